@@ -1,0 +1,1 @@
+"""Sizes of real models, as data: one TOML file a family."""
