@@ -29,7 +29,7 @@ test: .venv/installed  ## run every test (on 2 cores about ten minutes)
 lint: .venv/installed  ## ruff on every Python file
 	@ruff check lib tests && ruff format --check lib tests
 
-chapters: .venv/installed  ## run every chapter and solution from a fresh kernel and store its outputs
+chapters: weights  ## run every chapter and solution from a fresh kernel and store its outputs
 	@python -m classroom.notebooks
 
 exercises: .venv/installed  ## generate exercises/ from solutions/ with nbgrader

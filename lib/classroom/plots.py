@@ -1,0 +1,127 @@
+"""Every figure of the book: numbers in, picture out. Colour-blind safe, the same bytes on every run."""
+
+from __future__ import annotations
+
+import io
+import math
+from collections.abc import Mapping, Sequence
+
+from matplotlib.figure import Figure
+
+# Okabe and Ito's palette: told apart by readers with any common colour vision, and in print
+BLUE, ORANGE, GREEN, VERMILION, GREY = "#0072B2", "#E69F00", "#009E73", "#D55E00", "#666666"
+_SERIES = [(BLUE, "o", "-"), (VERMILION, "s", "--"), (GREEN, "^", "-."), (ORANGE, "D", ":")]
+
+
+class Picture:
+    """A finished figure. Its text says what it shows, for whoever cannot see it."""
+
+    def __init__(self, figure: Figure, text: str):
+        self.figure = figure
+        self.text = text
+
+    def _repr_png_(self) -> bytes:
+        target = io.BytesIO()
+        # no program name and no date in the file: an unchanged figure is an unchanged notebook
+        self.figure.savefig(target, format="png", dpi=180, bbox_inches="tight", metadata={"Software": None})
+        return target.getvalue()
+
+    def __repr__(self) -> str:
+        return f"[figure: {self.text}]"
+
+
+def _new(width: float, height: float, n_axes: int = 1):
+    figure = Figure(figsize=(width, height), layout="constrained")
+    axes = figure.subplots(1, n_axes, squeeze=False)[0]
+    for ax in axes:
+        ax.spines[["top", "right"]].set_visible(False)
+        ax.tick_params(labelsize=9)
+    return figure, axes
+
+
+def _log_axis(ax, axis: str, ticks: Sequence[float] | None = None) -> None:
+    getattr(ax, f"set_{axis}scale")("log")
+    if ticks is not None:
+        getattr(ax, f"set_{axis}ticks")(ticks, [f"{tick:g}" for tick in ticks])
+        getattr(ax, f"{axis}axis").minorticks_off()
+
+
+def curves(
+    x: Sequence[float],
+    series: Mapping[str, Sequence[float]],
+    *,
+    x_label: str,
+    y_label: str,
+    x_log: bool = False,
+    y_log: bool = False,
+    x_ticks: Sequence[float] | None = None,
+    y_ticks: Sequence[float] | None = None,
+    y_zero: bool = False,
+) -> Picture:
+    """One line a series over the same x; the label stands at the line's end, so no colour has to be looked up."""
+    figure, (ax,) = _new(6.4, 3.4)
+    for (name, y), (colour, marker, style) in zip(series.items(), _SERIES):
+        if len(y) != len(x):
+            raise ValueError(f"series {name!r} has {len(y)} points, x has {len(x)}.")
+        ax.plot(x, y, color=colour, marker=marker, linestyle=style, markersize=4.5, label=name)
+        ax.annotate(
+            name, (x[-1], y[-1]), xytext=(7, 0), textcoords="offset points", va="center", color=colour, fontsize=9
+        )
+    if x_log:
+        _log_axis(ax, "x", x_ticks)
+    if y_log:
+        _log_axis(ax, "y", y_ticks)
+    if y_zero:
+        ax.set_ylim(bottom=0)
+    ax.set_xlabel(x_label)
+    ax.set_ylabel(y_label)
+    ax.grid(alpha=0.25)
+    return Picture(figure, f"{y_label} over {x_label}: {', '.join(series)}")
+
+
+def attention_maps(
+    maps: Mapping[str, Sequence[Sequence[float]]], tokens: Sequence[str], *, numbers: bool = False
+) -> Picture:
+    """Who looks at whom: one square a map, a row for each looking token, a column for each token looked at."""
+    size = max(2.6, 0.36 * len(tokens) + 1.1)
+    figure, axes = _new(size * len(maps) + 0.4, size, len(maps))
+    names = [token.replace(" ", "·") if token.strip() else repr(token) for token in tokens]
+    for ax, (title, weights) in zip(axes, maps.items()):
+        weights = [[float(w) for w in row] for row in weights]
+        if len(weights) != len(tokens) or any(len(row) != len(tokens) for row in weights):
+            raise ValueError(f"map {title!r} must be {len(tokens)} × {len(tokens)}, one row and column a token.")
+        ax.imshow(weights, cmap="Blues", vmin=0, vmax=1)
+        if numbers:
+            for i, row in enumerate(weights):
+                for j, w in enumerate(row):
+                    if w:
+                        colour = "white" if w > 0.55 else "black"
+                        ax.text(j, i, f"{w:.2f}", ha="center", va="center", color=colour, fontsize=9)
+        ax.set_xticks(range(len(names)), names, rotation=45 if max(map(len, names)) > 3 else 0, ha="right")
+        ax.set_yticks(range(len(names)), names)
+        ax.spines[:].set_visible(False)
+        ax.set_title(title, fontsize=10)
+        ax.set_xlabel("looked at", fontsize=9)
+    axes[0].set_ylabel("looking", fontsize=9)
+    return Picture(figure, f"attention weights of {len(tokens)} tokens: {', '.join(maps)}")
+
+
+def histograms(samples: Mapping[str, Sequence[float]], *, x_label: str, limit: float, n_bins: int = 81) -> Picture:
+    """How often each value occurs, one outline a sample, on one scale."""
+    figure, (ax,) = _new(6.4, 3.0)
+    edges = [-limit + 2 * limit * n / n_bins for n in range(n_bins + 1)]
+    for (name, values), (colour, _, style) in zip(samples.items(), _SERIES):
+        ax.hist(
+            [v for v in values if math.fabs(v) <= limit],
+            bins=edges,
+            density=True,
+            histtype="step",
+            color=colour,
+            linestyle=style,
+            linewidth=1.6,
+            label=name,
+        )
+    ax.set_xlabel(x_label)
+    ax.set_ylabel("density")
+    ax.legend(frameon=False, fontsize=9)
+    return Picture(figure, f"distribution of {x_label}: {', '.join(samples)}")

