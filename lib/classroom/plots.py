@@ -83,8 +83,8 @@ def attention_maps(
     maps: Mapping[str, Sequence[Sequence[float]]], tokens: Sequence[str], *, numbers: bool = False
 ) -> Picture:
     """Who looks at whom: one square a map, a row for each looking token, a column for each token looked at."""
-    size = max(2.6, 0.36 * len(tokens) + 1.1)
-    figure, axes = _new(size * len(maps) + 0.4, size, len(maps))
+    size = max(2.6, 0.29 * len(tokens) + 0.9)
+    figure, axes = _new(0.9 + (size - 0.5) * len(maps), size, len(maps))
     names = [token.replace(" ", "·") if token.strip() else repr(token) for token in tokens]
     for ax, (title, weights) in zip(axes, maps.items()):
         weights = [[float(w) for w in row] for row in weights]
@@ -95,10 +95,10 @@ def attention_maps(
             for i, row in enumerate(weights):
                 for j, w in enumerate(row):
                     if w:
-                        colour = "white" if w > 0.55 else "black"
+                        colour = "white" if w > 0.7 else "black"
                         ax.text(j, i, f"{w:.2f}", ha="center", va="center", color=colour, fontsize=9)
         ax.set_xticks(range(len(names)), names, rotation=45 if max(map(len, names)) > 3 else 0, ha="right")
-        ax.set_yticks(range(len(names)), names)
+        ax.set_yticks(range(len(names)), names if ax is axes[0] else [])
         ax.spines[:].set_visible(False)
         ax.set_title(title, fontsize=10)
         ax.set_xlabel("looked at", fontsize=9)

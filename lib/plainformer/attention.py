@@ -14,20 +14,22 @@ from plainformer.shapes import Bool, Float
 
 
 def attention_weights(
-    q: Float["... query d_head"], k: Float["... key d_head"], mask: Bool["..."] | None = None
+    q: Float["... query d_head"],
+    k: Float["... key d_head"],
+    mask: Bool["..."] | None = None,
 ) -> Float["... query key"]:
     """softmax(q kᵀ / √d_head) along the keys. Vaswani et al. 2017, section 3.2.1.
 
-    Every row is non-negative and sums to one. ``mask`` is True where a query may look at a key and
-    broadcasts to (…, query, key). A query that may look at nothing gets a row of zeros.
+    Every row is non-negative and sums to one. ``mask`` is True where a query may look
+    and broadcasts to (…, query, key). A query that may look at nothing gets zeros.
     """
     _check(q, k, k, mask)
     scores = q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1])
     if mask is None:
         return scores.softmax(-1)
-    nothing = ~mask.any(-1, keepdim=True)  # here softmax would be 0/0: compute it unmasked, then drop it
+    nothing = ~mask.any(-1, keepdim=True)  # here softmax would be 0/0: leave it unmasked,
     scores = scores.masked_fill(~(mask | nothing), -math.inf)
-    return scores.softmax(-1).masked_fill(nothing, 0.0)
+    return scores.softmax(-1).masked_fill(nothing, 0.0)  # and drop the result
 
 
 def attention(
@@ -36,7 +38,7 @@ def attention(
     v: Float["... key d_value"],
     mask: Bool["..."] | None = None,
 ) -> Float["... query d_value"]:
-    """softmax(q kᵀ / √d_head) v, written out: a (query × key) table of weights stands in memory."""
+    """softmax(q kᵀ / √d_head) v, written out: the whole square of weights is in memory."""
     _check(q, k, v, mask)
     return attention_weights(q, k, mask) @ v
 
@@ -47,16 +49,17 @@ def fast_attention(
     v: Float["... key d_value"],
     mask: Bool["..."] | None = None,
 ) -> Float["... query d_value"]:
-    """The same numbers by torch's fused kernel, which never holds the whole table of weights."""
+    """The same numbers by torch's fused kernel, which never holds the whole square."""
     _check(q, k, v, mask)
     return F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
 
 
 class SelfAttention(nn.Module):
-    """One attention over one stream: queries, keys and values are three projections of the same rows.
+    """One attention over one stream: q, k and v are three projections of the same rows.
 
-    ``causal=True``, the default, is a decoder's: no position looks at a later one, whatever ``mask`` says.
-    ``attend`` is `attention` to look inside or to count, `fast_attention` to run.
+    ``causal=True``, the default, is a decoder's: no position looks at a later one,
+    whatever ``mask`` allows. ``attend`` is `attention` to look inside or to count,
+    `fast_attention` to run.
     """
 
     def __init__(
@@ -77,11 +80,14 @@ class SelfAttention(nn.Module):
         self.attend = attend
 
     def forward(
-        self, x: Float["... position d_model"], mask: Bool["..."] | None = None
+        self,
+        x: Float["... position d_model"],
+        mask: Bool["..."] | None = None,
     ) -> Float["... position d_model"]:
-        if x.dim() < 2 or x.shape[-1] != self.query.in_features:
+        d_model = self.query.in_features
+        if x.dim() < 2 or x.shape[-1] != d_model:
             raise ValueError(
-                f"the stream must have shape (…, position, d_model={self.query.in_features}), got {tuple(x.shape)}."
+                f"x must have shape (…, position, {d_model=}), got {tuple(x.shape)}."
             )
         if self.causal:
             past = masks.causal(x.shape[-2], device=x.device)

@@ -85,13 +85,14 @@ class Tokenizer:
 
     @classmethod
     def train(cls, text: str | bytes, n_vocab: int, *, split: str = "gpt2") -> Tokenizer:
-        """Learns ``n_vocab - 256`` merges: again and again the commonest pair of neighbours becomes one entry.
+        """Learns ``n_vocab - 256`` merges: again and again the commonest pair of
+        neighbours becomes one entry; of equally common pairs, the one with smaller ids.
 
-        Of equally common pairs the one with the smaller ids comes first. Stops early, with a smaller vocabulary,
-        when no pair is left. Raises ``ValueError`` for an empty text or fewer than 256 entries.
+        Stops early, with a smaller vocabulary, when no pair is left.
+        Raises ``ValueError`` for an empty text or fewer than 256 entries.
         """
         if n_vocab < 256:
-            raise ValueError(f"n_vocab={n_vocab} is too small: the 256 single bytes come first.")
+            raise ValueError(f"{n_vocab=} is too small: the 256 single bytes come first.")
         if not text:
             raise ValueError("there is nothing to learn from an empty text.")
         vocabulary = [bytes([byte]) for byte in BYTE_ORDER]
@@ -101,7 +102,7 @@ class Tokenizer:
         times = list(counts.values())
 
         pairs: Counter[tuple[int, int]] = Counter()
-        where: defaultdict[tuple[int, int], set[int]] = defaultdict(set)  # pair -> pieces that hold it
+        where: defaultdict[tuple[int, int], set[int]] = defaultdict(set)  # its pieces
         for n, ids in enumerate(pieces):
             for pair in itertools.pairwise(ids):
                 pairs[pair] += times[n]
@@ -113,7 +114,7 @@ class Tokenizer:
             new = len(vocabulary)
             merges.append(best)
             vocabulary.append(vocabulary[best[0]] + vocabulary[best[1]])
-            for n in where.pop(best):  # only the pieces that hold the pair change, and so do the counts
+            for n in where.pop(best):  # nothing changes but the pieces that hold the pair
                 for pair in itertools.pairwise(pieces[n]):
                     pairs[pair] -= times[n]
                     if not pairs[pair]:
@@ -216,7 +217,7 @@ class Tokenizer:
 
 
 def merge(ids: Sequence[int], pair: tuple[int, int], new: int) -> list[int]:
-    """The ids with every occurrence of the pair, from left to right, replaced by the new id."""
+    """The ids with each occurrence of the pair, from the left, replaced by the new id."""
     merged, n = [], 0
     while n < len(ids):
         if tuple(ids[n : n + 2]) == tuple(pair):
@@ -258,24 +259,30 @@ def from_visible(name: str) -> bytes:
 
 
 class Embedding(nn.Module):
-    """A table with one row per entry of the vocabulary: id i selects row i, and nothing is computed."""
+    """A table with one row an entry: id i selects row i, and nothing is computed.
+
+    Raises ``ValueError`` or ``TypeError`` for ids without a row, of another type, or none.
+    """
 
     def __init__(self, n_vocab: int, d_model: int):
         super().__init__()
         if n_vocab < 1 or d_model < 1:
-            raise ValueError(f"the table needs at least one row and one column, got {n_vocab} × {d_model}.")
+            raise ValueError(f"a table needs rows and columns, got {n_vocab} × {d_model}.")
         self.weight = nn.Parameter(torch.empty(n_vocab, d_model))
-        nn.init.normal_(self.weight, std=0.02)  # GPT-2's choice; every number here is learned
+        nn.init.normal_(self.weight, std=0.02)  # as GPT-2 starts; then it is learned
 
     def forward(self, ids: Int["... position"]) -> Float["... position d_model"]:
-        if ids.dtype not in (torch.int32, torch.int64):
-            raise TypeError(f"ids select rows, so they are int32 or int64, got {ids.dtype}.")
-        if ids.numel() == 0:
-            raise ValueError(f"an empty sequence has no rows to look up; ids have shape {tuple(ids.shape)}.")
-        n_vocab = self.weight.shape[0]
-        if not ids.is_meta and not 0 <= int(ids.min()) <= int(ids.max()) < n_vocab:
-            raise ValueError(
-                f"ids must lie in 0 … {n_vocab - 1}, got {int(ids.min())} … {int(ids.max())}. "
-                "Usual cause: a tokenizer with a larger vocabulary than the table."
-            )
+        _check_ids(ids, n_vocab=self.weight.shape[0])
         return self.weight[ids]
+
+
+def _check_ids(ids: torch.Tensor, n_vocab: int) -> None:
+    if ids.dtype not in (torch.int32, torch.int64):
+        raise TypeError(f"ids select rows, so they are int32 or int64, got {ids.dtype}.")
+    if ids.numel() == 0:
+        raise ValueError(f"an empty sequence has no rows to look up; ids have shape {tuple(ids.shape)}.")
+    if not ids.is_meta and not 0 <= int(ids.min()) <= int(ids.max()) < n_vocab:
+        raise ValueError(
+            f"ids must lie in 0 … {n_vocab - 1}, got {int(ids.min())} … {int(ids.max())}. "
+            "Usual cause: a tokenizer with a larger vocabulary than the table."
+        )

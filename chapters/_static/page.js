@@ -1,0 +1,55 @@
+/* What a page needs beyond the theme: wide things scroll inside themselves and can be reached by keyboard. */
+(function () {
+  "use strict";
+  const WIDE = ".cell_output, div.math, mjx-container[display='true'], .pf-inline-wide, .cell_output .text_html, " +
+    ".cell_output pre, div.highlight pre, .pst-scrollable-table-container, .pf-claims table";
+
+  const PHONE = 600, READABLE = 520; // CSS pixels: below PHONE a figure is shown READABLE wide, if it is that wide
+
+  function widenFigures() {
+    for (const image of document.querySelectorAll(".cell_output img")) {
+      const natural = image.hasAttribute("width") ? parseFloat(image.getAttribute("width")) : image.naturalWidth;
+      const wide = document.documentElement.clientWidth < PHONE && natural >= READABLE;
+      image.classList.toggle("pf-wide", wide);
+      image.style.width = wide ? READABLE + "px" : "";
+    }
+  }
+
+  /* A box that scrolls must take the focus, and a box that does not must not be a tab stop. */
+  function markScrolling() {
+    widenFigures();
+    for (const formula of document.querySelectorAll("mjx-container:not([display])")) {
+      const room = formula.parentElement.closest("p, li, td, dd, div");
+      formula.classList.toggle("pf-inline-wide", room !== null && formula.scrollWidth > room.clientWidth);
+    }
+    for (const box of document.querySelectorAll(WIDE)) {
+      const scrolls = box.scrollWidth > box.clientWidth + 1 &&
+        /auto|scroll/.test(getComputedStyle(box).overflowX);
+      if (scrolls) box.tabIndex = 0;
+      else if (box.tabIndex === 0) box.removeAttribute("tabindex");
+    }
+  }
+
+  /* Printed pages show what is folded away on the screen. */
+  function openForPrint() {
+    for (const box of document.querySelectorAll("details:not([open])")) {
+      box.dataset.pfPrinted = "yes";
+      box.open = true;
+    }
+  }
+  function closeAfterPrint() {
+    for (const box of document.querySelectorAll("details[data-pf-printed]")) {
+      delete box.dataset.pfPrinted;
+      box.open = false;
+    }
+  }
+
+  addEventListener("load", function () {
+    const math = window.MathJax && window.MathJax.startup && window.MathJax.startup.promise;
+    Promise.resolve(math).then(markScrolling);
+  });
+  addEventListener("resize", markScrolling);
+  document.addEventListener("toggle", markScrolling, true);
+  addEventListener("beforeprint", openForPrint);
+  addEventListener("afterprint", closeAfterPrint);
+})();
