@@ -30,14 +30,18 @@
     }
   }
 
-  /* Printed pages show what is folded away on the screen. */
+  /* Printed pages are light, and show what is folded away on the screen. */
+  const root = document.documentElement;
   function openForPrint() {
+    root.dataset.pfTheme = root.dataset.theme;
+    root.dataset.theme = "light";
     for (const box of document.querySelectorAll("details:not([open])")) {
       box.dataset.pfPrinted = "yes";
       box.open = true;
     }
   }
   function closeAfterPrint() {
+    root.dataset.theme = root.dataset.pfTheme;
     for (const box of document.querySelectorAll("details[data-pf-printed]")) {
       delete box.dataset.pfPrinted;
       box.open = false;

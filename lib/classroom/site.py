@@ -1,0 +1,128 @@
+"""The offline site: a Sphinx extension, and the command that builds the book.
+
+`_config.yml` lists this module as an extension (`setup` below). `python -m classroom.site` (`make book`)
+builds the book through Jupyter Book with every warning an error, and says where to open it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import html
+import importlib.resources
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import docutils.nodes
+
+ROOT = Path(__file__).resolve().parents[2]  # the packages are installed from this tree, in place
+MATHJAX = "mathjax/tex-svg-full.js"  # below _static; `mathjax_path` in _config.yml says the same
+
+
+# ---- the Sphinx extension ----
+
+
+def copy_mathjax(app, error):
+    """Put MathJax 3.2.2, one file with every TeX extension and its SVG glyphs, beside the other scripts."""
+    if error is None and app.builder.format == "html":
+        source = importlib.resources.files("sphinx-mathjax-offline") / "static" / MATHJAX
+        target = Path(app.outdir, "_static", MATHJAX)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(source.read_bytes())
+
+
+def name_pictures(app, doctree):
+    """Give a cell's picture the text of its own object as alt text: `[figure: …]` beside it in the notebook.
+
+    A cell may still say it itself, with `mystnb.image.alt` in its metadata.
+    """
+
+    def is_bundle(node):
+        return isinstance(node, docutils.nodes.container) and node.get("nb_element") == "mime_bundle"
+
+    for bundle in doctree.findall(is_bundle):
+        texts = [part.astext() for part in bundle if part.get("mime_type") == "text/plain"]
+        found = [re.fullmatch(r"\[figure: (.*)\]", text.strip(), flags=re.DOTALL) for text in texts]
+        for image in bundle.findall(docutils.nodes.image):
+            if found and found[0]:
+                image.setdefault("alt", " ".join(found[0][1].split()))
+
+
+# What docutils and the theme write that screen readers stumble over, and what we write instead.
+ACCESSIBLE = {
+    'role="doc-biblioentry"': 'role="listitem"',  # a deprecated role, and no child that a list may have
+    ' aria-label="Toggle hidden content"': "",  # another name than the words to be read there
+}
+
+
+def finish_page(app, pagename, templatename, context, doctree):
+    """Give the page its description, unless it has one of its own (`html_meta`), and mend its body."""
+    for written, better in ACCESSIBLE.items():
+        if written in context.get("body", ""):
+            context["body"] = context["body"].replace(written, better)
+    if 'name="description"' not in context.get("metatags", ""):
+        text = html.escape(context["description"])  # html_context in _config.yml
+        context["metatags"] = context.get("metatags", "") + f'<meta name="description" content="{text}" />'
+
+
+def setup(app):
+    """Sphinx calls this because `_config.yml` names `classroom.site`."""
+    app.connect("doctree-read", name_pictures)
+    app.connect("html-page-context", finish_page)
+    app.connect("build-finished", copy_mathjax)
+    return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}
+
+
+# ---- the command ----
+
+
+def build(source: Path, output: Path, strict: bool = True) -> tuple[int, str]:
+    """Build the book that lies in `source` into `output`/_build/html, from nothing.
+
+    A second, incremental build would not repeat the warnings of pages it does not read again, so
+    a broken book would pass. Returns the exit code and what Sphinx wrote to stderr: its warnings.
+    """
+    for stale in ("html", ".doctrees"):
+        shutil.rmtree(output / "_build" / stale, ignore_errors=True)
+    program = shutil.which("jupyter-book", path=str(Path(sys.executable).parent)) or "jupyter-book"
+    command = [program, "build", str(source), "--path-output", str(output), "-q"]
+    if strict:
+        command += ["-W", "-n", "--keep-going"]
+    # without colours and without the user's own settings of Python, so that the warnings can be read
+    environment = {**os.environ, "NO_COLOR": "1", "PYTHONWARNINGS": "ignore", "PYTHONUTF8": "1"}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, encoding="utf-8")
+    return done.returncode, done.stderr if done.returncode == 0 else done.stdout + done.stderr
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Parse the command line, build, and say where the book is."""
+    parser = argparse.ArgumentParser(prog="python -m classroom.site", description="Build the HTML book.")
+    parser.add_argument("--source", type=Path, default=ROOT, help="folder of _config.yml (%(default)s)")
+    parser.add_argument("--output", type=Path, help="folder that gets _build/html (the source folder)")
+    parser.add_argument(
+        "--strict", action=argparse.BooleanOptionalAction, default=True, help="a warning fails the build"
+    )
+    options = parser.parse_args(arguments)
+    source = options.source.resolve()
+    output = (options.output or source).resolve()
+    if not (source / "_config.yml").is_file():
+        parser.error(f"{source} has no _config.yml: give --source the folder of the book, the repository's root")
+
+    page = output / "_build" / "html" / "index.html"
+    shown = os.path.relpath(page) if page.is_relative_to(Path.cwd()) else page
+    print(f"Building the book into {Path(shown).parent}", flush=True)
+    code, messages = build(source, output, options.strict)
+    if messages.strip():
+        print(messages.strip(), file=sys.stderr)
+    if code:
+        print("The book has errors: each line above names the page and the line to mend.", file=sys.stderr)
+        return code
+    print(f"Open {shown} ({page.as_uri()})")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

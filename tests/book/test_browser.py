@@ -1,0 +1,279 @@
+"""Every page of the built book in a real browser, opened from its file with the network off."""
+
+from __future__ import annotations
+
+import json
+import re
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.browser
+
+LOCAL = re.compile(r"^(file|data|blob|about|chrome-error):")
+WCAG = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
+# the one rule more: WCAG 2.5.3, which axe counts among its experiments
+RULES = {
+    "runOnly": {"type": "tag", "values": WCAG},
+    "rules": {"label-content-name-mismatch": {"enabled": True}},
+}
+VIEWS = {"light": (1280, "light"), "dark": (1280, "dark"), "phone": (390, "light")}
+# What the theme leaves, as (rule, where): the reason. Nothing is left now, and nothing of ours may be here.
+LEFT_BY_THE_THEME: dict[tuple[str, str], str] = {}
+
+# Raw TeX in what a reader sees: code, and what is rendered already, does not count.
+RAW_TEX = r"""() => {
+  const found = [], skip = "pre, code, script, style, noscript, mjx-container, textarea";
+  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  while (walker.nextNode()) {
+    const node = walker.currentNode;
+    const raw = /\$\$|\\\(|\\\[|\\begin\{|\{[a-z:]+\}`/.test(node.data);
+    if (raw && !node.parentElement.closest(skip)) found.push(node.data);
+  }
+  return found;
+}"""
+FORMULAS = """() => ({
+  unset: [...document.querySelectorAll('.math')]
+    .filter(m => !m.querySelector('mjx-container')).map(m => m.textContent),
+  nodes: document.querySelectorAll('.math').length,
+  set: [...document.querySelectorAll('mjx-container')].filter(m => m.querySelector('svg, mjx-math')).length,
+  errors: [...document.querySelectorAll('[data-mjx-error]')].map(e => e.dataset.mjxError),
+})"""
+IMAGES = """() => [...document.images].map(i => ({src: i.getAttribute('src'), alt: i.getAttribute('alt'),
+  loaded: i.complete && i.naturalWidth > 0}))"""
+TOO_WIDE = """() => {
+  const width = document.documentElement.clientWidth;
+  return {page: document.documentElement.scrollWidth, width,
+    widest: [...document.querySelectorAll('.bd-article *')]
+      .filter(e => e.getBoundingClientRect().right > width + 1).slice(0, 5)
+      .map(e => e.tagName + '.' + e.className)};
+}"""
+# What a reader sees after some minutes: folded boxes open, pictures loaded, no transition half-way.
+UNFOLD = """async () => {
+  document.querySelectorAll('details').forEach(d => { d.open = true; });
+  document.querySelectorAll('img').forEach(i => { i.loading = 'eager'; });
+  await Promise.all([...document.images].map(i => i.decode().catch(() => null)));
+  await new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)));
+  document.getAnimations().forEach(a => { try { a.finish(); } catch { a.cancel(); } });
+}"""
+
+
+@dataclass
+class Visit:
+    """One open page and everything it complained about or asked for."""
+
+    page: object
+    requests: list[str] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
+
+
+@contextmanager
+def visit(browser, path: Path, view: str = "light"):
+    """Open `path` from file:// with the network off; yield once every formula is set."""
+    width, scheme = VIEWS[view]
+    context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
+    context.set_offline(True)
+    result = Visit(context.new_page())
+
+    def refuse(route):
+        result.requests.append(route.request.url)
+        route.abort()
+
+    context.route(re.compile(r"^(?!(file|data|blob):)"), refuse)
+    context.on("request", lambda request: LOCAL.match(request.url) or result.requests.append(request.url))
+    result.page.on("requestfailed", lambda request: result.errors.append(f"failed: {request.url}"))
+    result.page.on("pageerror", lambda error: result.errors.append(str(error)))
+    result.page.on("console", lambda m: m.type in ("error", "warning") and result.errors.append(m.text))
+    try:
+        result.page.goto(path.resolve().as_uri(), wait_until="load")
+        result.page.evaluate("() => window.MathJax?.startup?.promise?.then(() => true)")
+        result.page.wait_for_function("() => !document.querySelector('pf-quiz:defined:not(:has(form))')")
+        yield result
+    finally:
+        context.close()
+
+
+@pytest.fixture(scope="module")
+def pages(book) -> list[Path]:
+    assert book.code == 0, book.messages
+    assert len(book.pages) >= 3
+    return book.pages
+
+
+def complaints(check, browser, pages, view="light") -> str:
+    """Run `check(visit, path)`, which yields complaints, on every page; one line each."""
+    found = []
+    for path in pages:
+        with visit(browser, path, view) as open_page:
+            found += [f"{path.name} ({view}): {text}" for text in check(open_page, path)]
+    return "\n".join(found)
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_no_request_leaves_and_no_error_is_logged(browser, pages, view):
+    def check(open_page, path):
+        open_page.page.evaluate(UNFOLD)
+        yield from open_page.requests
+        yield from open_page.errors
+
+    assert complaints(check, browser, pages, view) == ""
+
+
+def test_every_formula_is_rendered(browser, pages):
+    total = 0
+
+    def check(open_page, path):
+        nonlocal total
+        yield from (f"raw TeX: {text[:80]}" for text in open_page.page.evaluate(RAW_TEX))
+        formulas = open_page.page.evaluate(FORMULAS)
+        total += formulas["nodes"]
+        yield from (f"not rendered: {text[:80]}" for text in formulas["unset"])
+        yield from (f"TeX error: {text}" for text in formulas["errors"])
+        # an align block is one node; a node never gives fewer containers than one
+        if formulas["set"] < formulas["nodes"]:
+            yield f"{formulas['set']} formulas of {formulas['nodes']}"
+
+    assert complaints(check, browser, pages) == ""
+    assert total > 0
+
+
+def test_every_picture_loads_and_says_what_is_to_be_seen(browser, pages):
+    def check(open_page, path):
+        open_page.page.evaluate(UNFOLD)
+        for image in open_page.page.evaluate(IMAGES):
+            alt = (image["alt"] or "").strip()
+            if not image["loaded"]:
+                yield f"{image['src']} did not load"
+            if len(alt.split()) < 3 or re.search(r"\.(png|svg|jpe?g|gif)\b|/", alt):
+                yield f"{image['src']} has the alt text {alt!r}"
+
+    assert complaints(check, browser, pages) == ""
+
+
+def test_no_page_scrolls_sideways_on_a_phone(browser, pages):
+    def check(open_page, path):
+        open_page.page.evaluate(UNFOLD)
+        size = open_page.page.evaluate(TOO_WIDE)
+        if size["page"] > size["width"]:
+            yield f"{size['page']} px wide on {size['width']}: {size['widest']}"
+
+    assert complaints(check, browser, pages, "phone") == ""
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_accessibility_rules_hold(browser, pages, view):
+    from axe_playwright_python.sync_playwright import Axe
+
+    axe = Axe()
+
+    def check(open_page, path):
+        open_page.page.evaluate(UNFOLD)
+        results = axe.run(open_page.page, options=RULES).response
+        for violation in results["violations"]:
+            for node in violation["nodes"]:
+                where = " ".join(map(str, node["target"]))
+                if (violation["id"], where) not in LEFT_BY_THE_THEME:
+                    yield f"{violation['id']}: {where}: {node['html'][:120]} {node['failureSummary'][:200]}"
+
+    assert complaints(check, browser, pages, view) == ""
+
+
+def quiz_pages(pages: list[Path]) -> list[Path]:
+    return [path for path in pages if "<pf-quiz" in path.read_text(encoding="utf-8")]
+
+
+def quiz_data(path: Path, index: int) -> dict:
+    """What the page says about its quiz number `index`, read from the file: the script has replaced it."""
+    found = re.findall(
+        r"<pf-quiz[^>]*>\s*<script[^>]*>(.*?)</script>", path.read_text(encoding="utf-8"), flags=re.DOTALL
+    )
+    return json.loads(found[index])
+
+
+def plain(text: str) -> str:
+    """Without marks, and only up to the first formula: enough to find the text in a page."""
+    return text.split("\\(")[0].replace("`", "").strip()
+
+
+def test_quiz_by_mouse(browser, pages):
+    """No answer under the question; a wrong one gets its reason, the right one is confirmed."""
+    for path in quiz_pages(pages):
+        with visit(browser, path) as open_page:
+            for number, quiz in enumerate(open_page.page.locator("pf-quiz").all()):
+                data = quiz_data(path, number)
+                status = quiz.get_by_role("status")
+                assert status.inner_text() == ""
+                reasons = [plain(r.get("why") or "") for r in [*data["options"], data]]
+                assert not any(reason and reason in quiz.inner_text() for reason in reasons)
+                for index, option in enumerate(data["options"]):
+                    quiz.get_by_role("radio").nth(index).check()
+                    assert status.inner_text() == ""
+                    quiz.get_by_role("button").click()
+                    right = bool(option.get("right"))
+                    assert status.inner_text().startswith("Right." if right else "Not this one.")
+            open_page.page.wait_for_function(f"() => !({RAW_TEX})().length")
+            assert not open_page.errors
+
+
+def test_quiz_by_keyboard(browser, pages):
+    for path in quiz_pages(pages):
+        with visit(browser, path) as open_page:
+            for quiz in open_page.page.locator("pf-quiz").all():
+                quiz.get_by_role("button").focus()
+                open_page.page.keyboard.press("Enter")
+                assert "first" in quiz.get_by_role("status").inner_text()
+                quiz.get_by_role("radio").first.focus()
+                open_page.page.keyboard.press("Space")
+                open_page.page.keyboard.press("ArrowDown")
+                assert quiz.get_by_role("radio").nth(1).is_checked()
+                open_page.page.keyboard.press("Enter")
+                assert re.match("Right|Not this one", quiz.get_by_role("status").inner_text())
+                assert quiz.get_by_role("group").count() == 1  # a fieldset, named by the question
+
+
+def test_quiz_is_readable_without_scripts(browser, pages):
+    for path in quiz_pages(pages):
+        context = browser.new_context(java_script_enabled=False, offline=True)
+        page = context.new_page()
+        page.goto(path.resolve().as_uri())
+        for quiz in page.locator("pf-quiz").all():
+            assert quiz.inner_text().strip() and quiz.locator("details").count() == 1
+        context.close()
+
+
+def test_paper_is_light_and_shows_what_is_folded(browser, pages):
+    with visit(browser, pages[0], "dark") as open_page:
+        page = open_page.page
+        theme, folded = "() => document.documentElement.dataset.theme", "details:not([open])"
+        before = page.locator(folded).count()
+        assert page.evaluate(theme) == "dark" and before > 0
+        page.evaluate("() => dispatchEvent(new Event('beforeprint'))")
+        assert page.evaluate(theme) == "light" and page.locator(folded).count() == 0
+        page.evaluate("() => dispatchEvent(new Event('afterprint'))")
+        assert page.evaluate(theme) == "dark" and page.locator(folded).count() == before
+
+
+def test_search_finds_a_word_without_a_server(browser, pages, book):
+    with visit(browser, book.html / "search.html") as open_page:
+        page = open_page.page
+        page.goto((book.html / "search.html").resolve().as_uri() + "?q=attention")
+        page.wait_for_function("() => document.querySelector('#search-results a')")
+        found = page.locator("#search-results a").evaluate_all("links => links.map(a => a.href)")
+        assert any("02_attention" in address for address in found)
+        assert not open_page.errors and not open_page.requests
+
+
+def test_a_remote_picture_would_be_seen(browser, tmp_path):
+    """The instrument itself: a page that asks for something remote, logs an error and holds raw TeX."""
+    page = tmp_path / "bad.html"
+    page.write_text(
+        "<!doctype html><title>bad</title><img src='https://example.org/x.png'>"
+        "<p class='math'>\\(x\\)</p><script>console.error('bad')</script>"
+    )
+    with visit(browser, page) as open_page:
+        open_page.page.wait_for_load_state("networkidle")
+        assert any("example.org" in url for url in open_page.requests)
+        assert "bad" in open_page.errors
+        assert open_page.page.evaluate(RAW_TEX) and open_page.page.evaluate(FORMULAS)["unset"]
