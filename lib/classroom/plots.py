@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import io
 import math
+import struct
 from collections.abc import Mapping, Sequence
 
 from matplotlib.figure import Figure
 
 # Okabe and Ito's palette: told apart by readers with any common colour vision, and in print
 BLUE, ORANGE, GREEN, VERMILION, GREY = "#0072B2", "#E69F00", "#009E73", "#D55E00", "#666666"
+_DPI = 100  # of the page; the file has twice as many
 _SERIES = [(BLUE, "o", "-"), (VERMILION, "s", "--"), (GREEN, "^", "-."), (ORANGE, "D", ":")]
 
 
@@ -20,11 +22,14 @@ class Picture:
         self.figure = figure
         self.text = text
 
-    def _repr_png_(self) -> bytes:
+    def _repr_png_(self) -> tuple[bytes, dict]:
         target = io.BytesIO()
         # no program name and no date in the file: an unchanged figure is an unchanged notebook
-        self.figure.savefig(target, format="png", dpi=180, bbox_inches="tight", metadata={"Software": None})
-        return target.getvalue()
+        self.figure.savefig(target, format="png", dpi=2 * _DPI, bbox_inches="tight", metadata={"Software": None})
+        data = target.getvalue()
+        # shown at half its pixels, so that letters are as large as the text's and sharp on fine screens
+        width, height = struct.unpack(">II", data[16:24])  # where a PNG file keeps its size
+        return data, {"width": width // 2, "height": height // 2}
 
     def __repr__(self) -> str:
         return f"[figure: {self.text}]"
