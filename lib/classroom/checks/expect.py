@@ -1,0 +1,251 @@
+"""Compare an answer with what was expected, and say what a teacher would say.
+
+A failing answer is first held against known wrong answers: if it equals one, the message names that slip.
+Otherwise the message shows the first place that differs, with expected beside actual.
+"""
+
+from __future__ import annotations
+
+import io
+import linecache
+import math
+import sys
+import traceback
+from collections.abc import Callable, Mapping
+from contextlib import contextmanager, redirect_stdout
+from typing import Any
+
+UNANSWERED = "not answered yet"  # nbgrader_config.py puts these words into the stub of an answer cell
+
+
+class CheckFailed(AssertionError):
+    """A check that failed. `slip` is the description of the known wrong answer that was given, if any."""
+
+    def __init__(self, message: str, slip: str | None = None):
+        super().__init__(message)
+        self.slip = slip
+
+    def _render_traceback_(self) -> list[str]:
+        """IPython shows these lines instead of the traceback through our own code."""
+        return ["✗ " + line if k == 0 else "  " + line for k, line in enumerate(str(self).splitlines())]
+
+
+def passed(what: str) -> None:
+    """Say that a check passed, in one line."""
+    print(f"✓ {what}")
+
+
+def given(answer: Any, what: str) -> Any:
+    """`answer`, unless its cell was left as it came."""
+    if answer is None or answer is ...:
+        raise CheckFailed(f"{what}: {UNANSWERED}.")
+    return answer
+
+
+def same(
+    actual: Any,
+    expected: Any,
+    what: str,
+    *,
+    wrong: Mapping[str, Any] | None = None,
+    tolerance: float = 0.0,
+    reveal: bool = True,
+) -> None:
+    """Raise `CheckFailed` unless `actual` is `expected`: of its type, and equal up to `tolerance` (absolute).
+
+    Knows int, float, bool, str, dict, list, tuple and torch tensors, nested as you like.
+    `wrong` maps the description of a slip to the answer it gives. With ``reveal=False`` the message does not
+    show what was expected, for answers that a student types.
+    """
+    difference = _difference(given(actual, what), expected, what, tolerance)
+    if difference is None:
+        return
+    for says, value in (wrong or {}).items():
+        if _difference(actual, value, what, tolerance, slack=0.005 if tolerance else 0.0) is None:
+            raise CheckFailed(f"{what}: {says}" + (f"\n{difference.shown}" if reveal else ""), slip=says)
+    raise CheckFailed(f"{difference.hint}\n{difference.shown}" if reveal else difference.hint)
+
+
+def call(function: Callable, what: str, /, **arguments: Any) -> Any:
+    """``function(**arguments)``; if it raises, returns nothing or is no function, `CheckFailed` says so.
+
+    `what` is the name that the student gave it.
+    """
+    if function is None or function is ...:
+        raise CheckFailed(f"{what}: {UNANSWERED}.")
+    if not callable(function):
+        raise CheckFailed(
+            f"{what} is {_type(function)}, not a function. Usual cause: a later line gives the name to something else."
+        )
+    try:
+        result = function(**arguments)
+    except NotImplementedError as error:
+        raise CheckFailed(f"{what}: {str(error) or UNANSWERED}.") from None
+    except (Exception, SystemExit) as error:
+        where = _last_line(error, function)
+        hint = "" if where else "\nUsual cause: the parameters of the function were renamed; keep its first line."
+        raise CheckFailed(f"{_spelled(what, arguments)} raises {_type(error)}: {error}{where}{hint}") from None
+    if result is None:
+        raise CheckFailed(f"{_spelled(what, arguments)} returns None. Did you forget `return`?")
+    return result
+
+
+@contextmanager
+def hidden_test():
+    """Hidden tests run in here, silently: their failure names the slip, not the values they used."""
+    try:
+        with redirect_stdout(io.StringIO()):
+            yield
+    except Exception as error:
+        slip = getattr(error, "slip", None)
+        raise CheckFailed(
+            "a test with other sizes fails: "
+            + (slip or "is something that holds for the visible sizes alone written into your code?"),
+            slip=slip,
+        ) from None
+
+
+# ---- the comparison ----
+
+
+class _Difference:
+    def __init__(self, hint: str, shown: str):
+        self.hint, self.shown = hint, shown
+
+
+def _difference(actual: Any, expected: Any, what: str, tolerance: float, slack: float = 0.0) -> _Difference | None:
+    """None if equal; otherwise a hint without the expected value, and a line that shows both.
+
+    `slack` is a relative tolerance of floats: a slip is recognised in a rounded answer too, in per cent for example.
+    """
+    actual = _plain(actual)
+    shown = f"expected {_value(expected)}, got {_value(actual)}"
+    if _is_tensor(expected):
+        return _tensor_difference(actual, expected, what, tolerance)
+    if type(expected) is dict:
+        return _dict_difference(actual, expected, what, tolerance, slack)
+    if type(expected) in (list, tuple):
+        return _sequence_difference(actual, expected, what, tolerance, slack)
+    if type(expected) is float:
+        if type(actual) not in (int, float):
+            return _Difference(f"{what} is {_type(actual)}; a number such as 0.25 was expected.", shown)
+        if (
+            abs(actual - expected) <= max(tolerance, slack * abs(expected)) or actual == expected
+        ):  # both are False for nan
+            return None
+        return _Difference(f"{what} is too {'large' if actual > expected else 'small'}: you have {actual:.6g}.", shown)
+    if type(actual) is not type(expected):
+        hint = f"{what} is {_type(actual)}; {_type(expected)} was expected."
+        if type(expected) is int and type(actual) is float:
+            hint += " A count is a whole number: divide with //, and write 3_000, not 3e3."
+        return _Difference(hint, shown)
+    if actual == expected:
+        return None
+    if type(expected) is int:
+        return _Difference(f"{what} is too {'large' if actual > expected else 'small'}: you have {actual:,}.", shown)
+    return _Difference(f"{what} is not {_value(actual)}.", shown)
+
+
+def _dict_difference(actual, expected, what, tolerance, slack):
+    if type(actual) is not dict:
+        return _Difference(f"{what} is {_type(actual)}; a dict was expected.", f"with the keys {_keys(expected)}")
+    keys = f"{_keys(expected)}, got {_keys(actual)}"
+    for key in expected:
+        if key not in actual:
+            return _Difference(f"{what} has no key {key!r}.", f"expected the keys {keys}")
+    for key in actual:
+        if key not in expected:
+            return _Difference(f"{what} has an unknown key {key!r}.", f"expected the keys {keys}")
+    for key, value in expected.items():
+        place = f"{what}[{key!r}]"
+        if difference := _difference(given(actual[key], place), value, place, tolerance, slack):
+            return difference
+    return None
+
+
+def _sequence_difference(actual, expected, what, tolerance, slack):
+    if type(actual) not in (list, tuple):
+        return _Difference(f"{what} is {_type(actual)}; {_type(expected)} was expected.", f"of length {len(expected)}")
+    if len(actual) != len(expected):
+        return _Difference(
+            f"{what} has length {len(actual)}.", f"expected length {len(expected)}, got length {len(actual)}"
+        )
+    found = (_difference(a, e, f"{what}[{k}]", tolerance, slack) for k, (a, e) in enumerate(zip(actual, expected)))
+    return next((difference for difference in found if difference), None)
+
+
+def _tensor_difference(actual, expected, what, tolerance):
+    import torch  # only a check of tensors needs it; the caller has imported it already
+
+    if type(actual) not in (torch.Tensor, torch.nn.Parameter):
+        return _Difference(f"{what} is {_type(actual)}; a tensor was expected.", f"of shape {tuple(expected.shape)}")
+    if actual.shape != expected.shape:
+        return _Difference(
+            f"{what} has the shape {tuple(actual.shape)}.",
+            f"expected shape {tuple(expected.shape)}, got shape {tuple(actual.shape)}",
+        )
+    if expected.is_floating_point() != actual.is_floating_point():
+        return _Difference(
+            f"{what} holds {actual.dtype}.", f"expected numbers of type {expected.dtype}, got {actual.dtype}"
+        )
+    # in float64, so that the comparison adds no rounding of its own; nan differs from everything but nan
+    got, want = actual.detach().to(torch.float64), expected.detach().to(torch.float64)
+    equal = ((got - want).abs() <= tolerance) | (got == want) | (got.isnan() & want.isnan())
+    if bool(equal.all()):
+        return None
+    index = tuple((~equal).nonzero()[0].tolist())
+    place = f"{what}[{', '.join(map(str, index))}]" if index else what
+    return _Difference(
+        f"{place} is the first of {int((~equal).sum())} wrong entries.",
+        f"expected {want[index].item():.6g}, got {got[index].item():.6g}",
+    )
+
+
+# ---- words ----
+
+
+def _plain(value: Any) -> Any:
+    """numpy's and torch's single numbers as Python's; everything else as it is."""
+    if type(value).__module__ == "numpy" and getattr(value, "ndim", None) == 0:
+        return value.item()
+    if _is_tensor(value) and value.ndim == 0:
+        return value.item()
+    return value
+
+
+def _is_tensor(value: Any) -> bool:
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(value, torch.Tensor)
+
+
+def _value(value: Any) -> str:
+    if type(value) is int:
+        return f"{value:,}"
+    text = f"{value:.6g}" if type(value) is float and math.isfinite(value) else repr(value)
+    return text if len(text) <= 200 else text[:197] + "..."
+
+
+def _keys(value: dict) -> str:
+    return ", ".join(map(repr, value)) or "none"
+
+
+def _type(value: Any) -> str:
+    name = type(value).__name__
+    if isinstance(value, BaseException):
+        return name
+    return f"{'an' if name[0] in 'aeiou' else 'a'} {name}"
+
+
+def _spelled(what: str, arguments: Mapping[str, Any]) -> str:
+    return f"{what}({', '.join(f'{name}={value!r}' for name, value in arguments.items())})"
+
+
+def _last_line(error: BaseException, function: Callable) -> str:
+    """The last line of the student's own code that the error went through; empty if it never got there."""
+    code = getattr(function, "__code__", None)
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__)[1:]]
+    own = [frame for frame in frames if code and frame.filename == code.co_filename] or frames
+    if not own:
+        return ""
+    last = own[-1]
+    return f"\nat line {last.lineno}: {linecache.getline(last.filename, last.lineno).strip()}"

@@ -1,0 +1,162 @@
+"""nbgrader's converters on one course folder, with the settings of nbgrader_config.py.
+
+A course folder holds ``solutions/NN_stem``, and gets ``exercises``, ``submitted``, ``autograded``, ``feedback``,
+a gradebook and nbgrader's log. So a demonstration or a test never touches a teacher's folders.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import re
+import sys
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+
+import nbformat
+from nbgrader.api import Gradebook
+from nbgrader.converters import Autograde, GenerateAssignment, GenerateFeedback
+from nbgrader.converters.base import NbGraderException
+from nbgrader.coursedir import CourseDirectory
+from nbgrader.utils import is_solution
+from sqlalchemy.exc import SAWarning
+from traitlets.config import Config, PyFileConfigLoader
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+class GradingFailed(Exception):
+    """Something that stops a release or a grading run; the message says what to do."""
+
+
+def assignments() -> list[str]:
+    """Names of the exercises that can be released."""
+    return sorted(path.parent.name for path in (ROOT / "solutions").glob("*/*.ipynb") if path.stem == path.parent.name)
+
+
+def known(assignment: str) -> str:
+    """`assignment`, if there is one of this name; otherwise `GradingFailed` lists what there is."""
+    there = assignments()
+    if assignment not in there:
+        raise GradingFailed(f"no assignment is called {assignment!r}; solutions/ has: {', '.join(there) or 'none'}.")
+    return assignment
+
+
+def settings(folder: Path, gradebook: str | None = None) -> Config:
+    """nbgrader_config.py, moved into `folder`; `gradebook` is a database URL (default: a file in `folder`)."""
+    config = PyFileConfigLoader("nbgrader_config.py", path=str(ROOT)).load_config()
+    place = config.CourseDirectory
+    place.root = str(folder)
+    for step in ("submitted", "autograded", "feedback", "solution"):
+        place[f"{step}_directory"] = step
+    place.db_url = gradebook or f"sqlite:///{(folder / 'gradebook.db').as_posix()}"
+    return config
+
+
+def teachers_gradebook() -> str:
+    """Database URL of the real gradebook."""
+    return PyFileConfigLoader("nbgrader_config.py", path=str(ROOT)).load_config().CourseDirectory.db_url
+
+
+def generate(config: Config, assignment: str) -> Path:
+    """Make the students' version of an assignment; returns its folder."""
+    failed = _run(GenerateAssignment, config, assignment, force=True)
+    folder = Path(config.CourseDirectory.root)
+    if failed:
+        raise GradingFailed(f"nbgrader could not release {assignment}:\n{_end_of_log(folder)}")
+    return folder / config.CourseDirectory.release_directory / assignment
+
+
+def autograde(config: Config, assignment: str) -> bool:
+    """Grade everything under submitted/; False if nbgrader gave up on some submission (the others are graded)."""
+    return not _run(Autograde, config, assignment)
+
+
+def feedback(config: Config, assignment: str) -> bool:
+    """Write a page of feedback for each graded submission; False if one could not be written."""
+    return not _run(GenerateFeedback, config, assignment, force=True)
+
+
+def marks(config: Config, assignment: str) -> dict[str, dict[str, float]]:
+    """Points of every graded submission: student → test cell → points."""
+    found: dict[str, dict[str, float]] = {}
+    with Gradebook(config.CourseDirectory.db_url, config.CourseDirectory.course_id) as gradebook:
+        for submission in gradebook.assignment_submissions(assignment):
+            grades = [grade for notebook in submission.notebooks for grade in notebook.grades]
+            found[submission.student.id] = {grade.name: grade.score for grade in grades}
+    return found
+
+
+def answers(notebook: nbformat.NotebookNode) -> dict[str, str]:
+    """The source of every answer cell, without the markers around a solution."""
+    marker = re.compile(r"^\s*### (BEGIN|END) SOLUTION\n?", re.MULTILINE)
+    return {
+        cell.metadata.nbgrader.grade_id: marker.sub("", cell.source) for cell in notebook.cells if is_solution(cell)
+    }
+
+
+def submit(config: Config, assignment: str, student: str, released: Path, answers: dict[str, str]) -> None:
+    """Hand in the released notebook with these sources in its answer cells; the others stay as they came."""
+    notebook = nbformat.read(released, as_version=4)
+    cells = {cell.metadata.nbgrader.grade_id: cell for cell in notebook.cells if is_solution(cell)}
+    if unknown := set(answers) - set(cells):
+        raise GradingFailed(f"{assignment} has no answer cell {sorted(unknown)}; it has: {', '.join(cells)}.")
+    for name, source in answers.items():
+        cells[name].source = source
+    folder = Path(config.CourseDirectory.root) / config.CourseDirectory.submitted_directory / student / assignment
+    folder.mkdir(parents=True, exist_ok=True)
+    nbformat.write(notebook, folder / released.name)
+
+
+def _run(converter: type, config: Config, assignment: str, **options) -> bool:
+    """Run one of nbgrader's converters; True if it failed for some submission."""
+    folder = Path(config.CourseDirectory.root)
+    coursedir = CourseDirectory(config=config)
+    coursedir.assignment_id = assignment
+    with _quiet(folder / "nbgrader.log"), _environment(), warnings.catch_warnings():
+        warnings.simplefilter("ignore", SAWarning)  # nbgrader's own use of its database
+        try:
+            converter(coursedir=coursedir, config=config, **options).start()
+        except (NbGraderException, SystemExit):
+            return True
+    return False
+
+
+@contextlib.contextmanager
+def _quiet(log: Path) -> Iterator[None]:
+    """Send nbgrader's messages to a file for the time of a run."""
+    logger = logging.getLogger("traitlets")
+    handler = logging.FileHandler(log, encoding="utf-8", delay=True)
+    handler.setFormatter(logging.Formatter("%(levelname)s %(message)s"))
+    before = logger.handlers, logger.level, logger.propagate
+    logger.handlers, logger.propagate = [handler], False
+    logger.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        handler.close()
+        logger.handlers, logger.level, logger.propagate = before
+
+
+@contextlib.contextmanager
+def _environment() -> Iterator[None]:
+    """One thread for a kernel, and this Python's own programs first: nbgrader starts `alembic` from the PATH."""
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
+    changed = {"PATH": path, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+    before = {name: os.environ.get(name) for name in changed}
+    os.environ.update(changed)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+def _end_of_log(folder: Path) -> str:
+    log = folder / "nbgrader.log"
+    return "\n".join(log.read_text(encoding="utf-8").splitlines()[-20:]) if log.is_file() else "(no log)"

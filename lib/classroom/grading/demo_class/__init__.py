@@ -1,0 +1,1 @@
+"""Synthetic submissions with the marks they must get: one module for each assignment, called by its stem."""
