@@ -86,11 +86,13 @@ class SelfAttention(nn.Module):
     ) -> Float["... position d_model"]:
         d_model = self.query.in_features
         if x.dim() < 2 or x.shape[-1] != d_model:
-            raise ValueError(
-                f"x must have shape (…, position, {d_model=}), got {tuple(x.shape)}."
-            )
+            raise ValueError(f"x must have shape (…, position, {d_model=}), got {tuple(x.shape)}.")
+        if not x.is_floating_point():
+            raise TypeError(f"x must be floating point, got {x.dtype}: embed ids first.")
         if self.causal:
             past = masks.causal(x.shape[-2], device=x.device)
+            if mask is not None:
+                _check_mask(mask, (*x.shape[:-1], x.shape[-2]))
             mask = past if mask is None else mask & past
         return self.out(self.attend(self.query(x), self.key(x), self.value(x), mask))
 
@@ -111,6 +113,11 @@ def _check(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> None:
             f"a query meets a key in a dot product, so both need one width d_head, got {shapes}. "
             "Usual cause: d_model in one place and d_head in the other."
         )
+    if not q.shape[:-2] == k.shape[:-2] == v.shape[:-2]:
+        raise ValueError(
+            f"q, k and v need the same leading axes (batch, head, …), got {shapes}. "
+            "Usual cause: grouped keys and values that were not yet given to their query heads."
+        )
     if k.shape[-2] != v.shape[-2]:
         raise ValueError(f"every key has one value, so k and v need the same number of positions, got {shapes}.")
     if mask is not None:
@@ -118,9 +125,10 @@ def _check(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> None:
 
 
 def _check_mask(mask: Tensor, scores: tuple[int, ...]) -> None:
-    if mask.dtype != torch.bool:
+    kind = mask.dtype if isinstance(mask, Tensor) else type(mask).__name__
+    if kind != torch.bool:
         raise TypeError(
-            f"a mask is boolean, True where a query may look; got {mask.dtype}. Usual cause: a mask of 0 and −∞ "
+            f"a mask is a boolean tensor, True where a query may look; got {kind}. Usual cause: a mask of 0 and −∞ "
             "(or of 1 and 0) meant to be added. Write mask == 0 (or mask.bool()) instead."
         )
     fits = mask.dim() <= len(scores) and all(

@@ -10,7 +10,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from plainformer.shapes import Bool
+from plainformer.shapes import Bool, Int
 
 
 def causal(n_query: int, n_key: int | None = None, *, device: torch.device | None = None) -> Bool["query key"]:
@@ -32,11 +32,13 @@ def sliding_window(
     return (keys <= queries) & (keys > queries - window)
 
 
-def padding(lengths: Tensor, n_key: int) -> Bool["batch 1 1 key"]:
+def padding(lengths: Int["batch"], n_key: int) -> Bool["batch 1 1 key"]:
     """Hides the filler behind each sequence of a batch: sequence b has ``lengths[b]`` real tokens.
 
     Only keys are hidden. A query that is filler still looks at the real tokens; nobody reads its output.
     """
+    if not isinstance(lengths, Tensor):
+        raise TypeError(f"lengths must be a tensor, one entry a sequence; got {type(lengths).__name__}.")
     if lengths.dim() != 1 or lengths.dtype not in (torch.int32, torch.int64):
         raise ValueError(
             f"lengths must be a vector of int32 or int64, one entry a sequence; "

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from plainformer.tokens import Tokenizer, from_visible
+from plainformer.tokenizer_file import from_visible
+from plainformer.tokens import Tokenizer
 
 _SPLIT_OF = {"gpt-2": "gpt2", "smollm": "single-digits"}  # tokenizer.ggml.pre -> our name of the rule
 _ORDINARY = 1  # tokenizer.ggml.token_type of an entry that text can be made of; 3 marks a control token

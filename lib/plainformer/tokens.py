@@ -6,10 +6,6 @@ Byte-pair encoding: Sennrich et al. 2016; on bytes, with GPT-2's split into piec
 from __future__ import annotations
 
 import itertools
-import json
-import os
-import re
-import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -17,37 +13,12 @@ from pathlib import Path
 import torch
 from torch import nn
 
+from plainformer import tokenizer_file
+from plainformer.pieces import check_split, split_into_pieces
 from plainformer.shapes import Float, Int
+from plainformer.tokenizer_file import BYTE_ORDER
 
-# Merges never cross a piece: a contraction's tail, or one run of letters, of digits or of other signs, each with
-# the one space before it, or a run of white space. Written on stand-ins (see _StandIns), hence plain ASCII.
-_COMMON = r"'(?:[sdmt]|ll|ve|re)| ?[A-Za-z]+|{number}| ?[^\sA-Za-z0-9]+|\s+(?!{next})|\s+"
-SPLITS = {
-    "gpt2": re.compile(_COMMON.format(number=" ?[0-9]+", next=r"\S"), re.ASCII),
-    "single-digits": re.compile(_COMMON.format(number="[0-9]", next=r"[^\s0-9]"), re.ASCII),
-}
-
-
-class _StandIns(dict):
-    """ASCII stands for itself, any other character for its class: a letter A, a number 0, a space, or another sign."""
-
-    def __missing__(self, code: int) -> str:
-        character = chr(code)
-        kind = unicodedata.category(character)[0]
-        stand_in = {"L": "A", "N": "0"}.get(kind, "\n" if character.isspace() else "!")
-        self[code] = character if code < 128 else stand_in
-        return self[code]
-
-
-_STAND_INS = _StandIns()
-
-# Every byte has a visible character in files of this kind: printable bytes stand for themselves, the other 68 for
-# the characters from number 256 on. The same order numbers the first 256 entries of a vocabulary.
-_PRINTABLE = [*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), ord("ÿ") + 1)]
-_HIDDEN = [byte for byte in range(256) if byte not in _PRINTABLE]
-_VISIBLE = {byte: chr(byte) for byte in _PRINTABLE} | {byte: chr(256 + n) for n, byte in enumerate(_HIDDEN)}
-_BYTE = {character: byte for byte, character in _VISIBLE.items()}
-BYTE_ORDER = [*_PRINTABLE, *_HIDDEN]
+_N_REMEMBERED = 100_000  # pieces whose ids a tokenizer keeps: words repeat
 
 
 class Tokenizer:
@@ -58,12 +29,14 @@ class Tokenizer:
     """
 
     def __init__(self, vocabulary: Sequence[bytes], merges: Sequence[tuple[int, int]], *, split: str = "gpt2"):
-        if split not in SPLITS:
-            raise ValueError(f"split={split!r} is not known; expected one of {tuple(SPLITS)}.")
+        check_split(split)
         self.vocabulary = list(vocabulary)
         self.merges = [tuple(pair) for pair in merges]
         self.split = split
         id_of = {piece: i for i, piece in enumerate(self.vocabulary)}
+        if len(id_of) != len(self.vocabulary):
+            twice = next(piece for i, piece in enumerate(self.vocabulary) if id_of[piece] != i)
+            raise ValueError(f"{twice!r} stands in the vocabulary twice; every id needs an entry of its own.")
         self._byte_id = {byte: id_of[bytes([byte])] for byte in range(256) if bytes([byte]) in id_of}
         if len(self._byte_id) < 128:  # a real vocabulary may lack a few bytes that its text never held
             raise ValueError(
@@ -72,6 +45,8 @@ class Tokenizer:
             )
         self._rank: dict[tuple[int, int], tuple[int, int]] = {}
         for rank, (left, right) in enumerate(self.merges):
+            if not (0 <= left < self.n_vocab and 0 <= right < self.n_vocab):
+                raise ValueError(f"merge {rank} joins ids {left} and {right}; ids run from 0 to {self.n_vocab - 1}.")
             merged = self.vocabulary[left] + self.vocabulary[right]
             if merged not in id_of:
                 raise ValueError(f"merge {rank} builds {merged!r}, which is not in the vocabulary.")
@@ -130,6 +105,8 @@ class Tokenizer:
         ids = []
         for piece in split_into_pieces(data, self.split):
             if piece not in self._seen:
+                if len(self._seen) == _N_REMEMBERED:
+                    self._seen.clear()
                 self._seen[piece] = self._encode_piece(piece)
             ids.extend(self._seen[piece])
         return ids
@@ -163,10 +140,12 @@ class Tokenizer:
             ) from None
 
     def _checked(self, i: int) -> int:
-        if isinstance(i, torch.Tensor):
+        if isinstance(i, torch.Tensor) and i.dim() == 0:
             i = i.item()
         if isinstance(i, bool) or not isinstance(i, int):
-            raise TypeError(f"an id is an int, got {i!r} of type {type(i).__name__}.")
+            raise TypeError(
+                f"an id is an int, got {i!r} of type {type(i).__name__}. Usual cause: a batch; decode one sequence."
+            )
         if not 0 <= i < self.n_vocab:
             raise ValueError(
                 f"id {i} is outside the vocabulary, whose ids run from 0 to {self.n_vocab - 1}. "
@@ -176,43 +155,12 @@ class Tokenizer:
 
     def save(self, path: str | Path) -> None:
         """Writes a ``tokenizer.json`` that Hugging Face's ``tokenizers`` reads too; whole or not at all."""
-        piece = [visible(entry) for entry in self.vocabulary]
-        byte_level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
-        splitter = byte_level
-        if self.split == "single-digits":
-            digits = {"type": "Digits", "individual_digits": True}
-            splitter = {"type": "Sequence", "pretokenizers": [digits, byte_level]}
-        model = {
-            "type": "BPE",
-            "vocab": {name: i for i, name in enumerate(piece)},
-            "merges": [[piece[left], piece[right]] for left, right in self.merges],
-        }
-        content = {"version": "1.0", "pre_tokenizer": splitter, "decoder": byte_level, "model": model}
-        path = Path(path)
-        unfinished = path.with_name(path.name + ".unfinished")
-        unfinished.write_text(json.dumps(content, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
-        os.replace(unfinished, path)
+        tokenizer_file.write(Path(path), self.vocabulary, self.merges, self.split)
 
     @classmethod
     def load(cls, path: str | Path) -> Tokenizer:
         """Reads what `save` wrote. Raises ``ValueError`` for a file of another kind."""
-        try:
-            content = json.loads(Path(path).read_text(encoding="utf-8"))
-            model, splitter = content["model"], content["pre_tokenizer"]
-            if model["type"] != "BPE":
-                raise KeyError(f"a model of type {model['type']}")
-            kinds = [part["type"] for part in splitter.get("pretokenizers", [splitter])]
-            split = {("ByteLevel",): "gpt2", ("Digits", "ByteLevel"): "single-digits"}[tuple(kinds)]
-            names = sorted(model["vocab"], key=model["vocab"].get)
-            if [model["vocab"][name] for name in names] != list(range(len(names))):
-                raise KeyError("ids that do not run from 0 without a gap")
-            merges = [(model["vocab"][left], model["vocab"][right]) for left, right in model["merges"]]
-            vocabulary = [from_visible(name) for name in names]
-        except (KeyError, TypeError, AttributeError, json.JSONDecodeError, UnicodeDecodeError) as error:
-            raise ValueError(
-                f"{path} is no byte-level BPE tokenizer.json ({type(error).__name__}: {error}). "
-                "Expected a file that Tokenizer.save wrote."
-            ) from error
+        vocabulary, merges, split = tokenizer_file.read(Path(path))
         return cls(vocabulary, merges, split=split)
 
 
@@ -227,35 +175,6 @@ def merge(ids: Sequence[int], pair: tuple[int, int], new: int) -> list[int]:
             merged.append(ids[n])
             n += 1
     return merged
-
-
-def split_into_pieces(data: str | bytes, split: str = "gpt2") -> list[bytes]:
-    """The pieces that merges never cross; joined, they are the input."""
-    if isinstance(data, str):
-        try:
-            data.encode("utf-8")
-        except UnicodeEncodeError as error:
-            raise ValueError(
-                f"character {error.start} of the text is half of a surrogate pair, which UTF-8 cannot hold. "
-                "Usual cause: bytes decoded with errors='surrogateescape'. Pass the bytes themselves."
-            ) from None
-        text = data
-    elif isinstance(data, bytes | bytearray):
-        text = bytes(data).decode("utf-8", "surrogateescape")  # a stray byte becomes one sign, and a byte again below
-    else:
-        raise TypeError(f"a tokenizer reads str or bytes, got {type(data).__name__}.")
-    stand_ins = text.translate(_STAND_INS)
-    return [text[m.start() : m.end()].encode("utf-8", "surrogateescape") for m in SPLITS[split].finditer(stand_ins)]
-
-
-def visible(entry: bytes) -> str:
-    """An entry as vocabulary files print it: a space is Ġ, a newline Ċ."""
-    return "".join(_VISIBLE[byte] for byte in entry)
-
-
-def from_visible(name: str) -> bytes:
-    """The bytes of an entry as vocabulary files print it. Raises ``KeyError`` for a character of no byte."""
-    return bytes(_BYTE[character] for character in name)
 
 
 class Embedding(nn.Module):

@@ -13,8 +13,9 @@ from pathlib import Path
 
 import nbformat
 import pytest
-from classroom.lab import hand_out
 from nbformat.v4 import new_code_cell, new_notebook
+
+from classroom.lab import hand_out
 
 
 @pytest.fixture

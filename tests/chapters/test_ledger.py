@@ -11,10 +11,11 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-from classroom import figures, ledger
-from classroom.ledger import STEMS, Badge, ClaimError, Row, claim, claims, load, rows
 from hypothesis import assume, given
 from hypothesis import strategies as st
+
+from classroom import figures, ledger
+from classroom.ledger import STEMS, Badge, ClaimError, Row, claim, claims, load, rows
 
 CHAPTERS = Path(__file__).parents[2] / "chapters"
 ROWS = load(CHAPTERS / "claims.csv")

@@ -8,6 +8,7 @@ from html import unescape
 
 import nbformat
 import pytest
+
 from classroom.grading import __main__ as command
 from classroom.grading import demo
 from classroom.grading.course import ROOT, GradingFailed

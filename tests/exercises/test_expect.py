@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 import torch
+
 from classroom.checks.expect import CheckFailed, call, hidden_test, same
 
 

@@ -2,6 +2,7 @@
 
 import nbformat
 import pytest
+
 from classroom import notebooks
 
 

@@ -7,13 +7,14 @@ from pathlib import Path
 
 import nbformat
 import pytest
+from nbgrader.utils import is_grade
+
 from classroom.checks import parameters as checks
 from classroom.checks.expect import CheckFailed
 from classroom.checks.parameters_slips import CATALOGUE, count, model, sizes
 from classroom.grading import course
 from classroom.grading.demo_class.parameters import LOOPS
 from classroom.grading.release import build
-from nbgrader.utils import is_grade
 
 NAME = "09_parameters"
 SOURCE = nbformat.read(course.ROOT / "solutions" / NAME / f"{NAME}.ipynb", as_version=4)

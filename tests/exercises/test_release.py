@@ -6,10 +6,11 @@ import shutil
 
 import nbformat
 import pytest
+from nbgrader.utils import compute_checksum, is_grade, is_solution
+
 from classroom.grading import course, release
 from classroom.grading.course import ROOT, GradingFailed
 from classroom.notebooks import canonical, text
-from nbgrader.utils import compute_checksum, is_grade, is_solution
 
 ASSIGNMENTS = course.assignments()
 

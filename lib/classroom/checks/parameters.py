@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import math
 
-from plainformer.config import Config, preset, published
-
 from classroom.checks.expect import CheckFailed, call, given, passed, same
 from classroom.checks.expect import hidden_test as hidden_test  # for the hidden tests of the notebook
 from classroom.checks.parameters_slips import (
@@ -25,6 +23,7 @@ from classroom.checks.parameters_slips import (
     model,
     sizes,
 )
+from plainformer.config import Config, preset, published
 
 ROUNDED = 6e-4  # an answer may be rounded to three decimals
 
