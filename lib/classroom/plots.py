@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import math
 import struct
 from collections.abc import Mapping, Sequence
 
@@ -109,24 +108,3 @@ def attention_maps(
         ax.set_xlabel("looked at", fontsize=9)
     axes[0].set_ylabel("looking", fontsize=9)
     return Picture(figure, f"attention weights of {len(tokens)} tokens: {', '.join(maps)}")
-
-
-def histograms(samples: Mapping[str, Sequence[float]], *, x_label: str, limit: float, n_bins: int = 81) -> Picture:
-    """How often each value occurs, one outline a sample, on one scale."""
-    figure, (ax,) = _new(6.4, 3.0)
-    edges = [-limit + 2 * limit * n / n_bins for n in range(n_bins + 1)]
-    for (name, values), (colour, _, style) in zip(samples.items(), _SERIES):
-        ax.hist(
-            [v for v in values if math.fabs(v) <= limit],
-            bins=edges,
-            density=True,
-            histtype="step",
-            color=colour,
-            linestyle=style,
-            linewidth=1.6,
-            label=name,
-        )
-    ax.set_xlabel(x_label)
-    ax.set_ylabel("density")
-    ax.legend(frameon=False, fontsize=9)
-    return Picture(figure, f"distribution of {x_label}: {', '.join(samples)}")
