@@ -17,13 +17,17 @@ def attention_weights(
     q: Float["... query d_head"],
     k: Float["... key d_head"],
     mask: Bool["..."] | None = None,
+    *,
+    causal: bool = False,
 ) -> Float["... query key"]:
     """softmax(q kᵀ / √d_head) along the keys. Vaswani et al. 2017, section 3.2.1.
 
     Every row is non-negative and sums to one. ``mask`` is True where a query may look
-    and broadcasts to (…, query, key). A query that may look at nothing gets zeros.
+    and broadcasts to (…, query, key); ``causal`` forbids later keys, whatever it says.
+    A query that may look at nothing gets zeros.
     """
     _check(q, k, k, mask)
+    mask = _with_past(q, k, mask) if causal else mask
     scores = q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1])
     if mask is None:
         return scores.softmax(-1)
@@ -37,10 +41,12 @@ def attention(
     k: Float["... key d_head"],
     v: Float["... key d_value"],
     mask: Bool["..."] | None = None,
+    *,
+    causal: bool = False,
 ) -> Float["... query d_value"]:
     """softmax(q kᵀ / √d_head) v, written out: the whole square of weights is in memory."""
     _check(q, k, v, mask)
-    return attention_weights(q, k, mask) @ v
+    return attention_weights(q, k, mask, causal=causal) @ v
 
 
 def fast_attention(
@@ -48,10 +54,15 @@ def fast_attention(
     k: Float["... key d_head"],
     v: Float["... key d_value"],
     mask: Bool["..."] | None = None,
+    *,
+    causal: bool = False,
 ) -> Float["... query d_value"]:
     """The same numbers by torch's fused kernel, which never holds the whole square."""
     _check(q, k, v, mask)
-    return F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+    whole = causal and mask is None and q.shape[-2] == k.shape[-2]  # the kernel's own case
+    if causal and not whole:
+        mask = _with_past(q, k, mask)
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=whole)
 
 
 class SelfAttention(nn.Module):
@@ -89,12 +100,16 @@ class SelfAttention(nn.Module):
             raise ValueError(f"x must have shape (…, position, {d_model=}), got {tuple(x.shape)}.")
         if not x.is_floating_point():
             raise TypeError(f"x must be floating point, got {x.dtype}: embed ids first.")
-        if self.causal:
-            past = masks.causal(x.shape[-2], device=x.device)
-            if mask is not None:
-                _check_mask(mask, (*x.shape[:-1], x.shape[-2]))
-            mask = past if mask is None else mask & past
-        return self.out(self.attend(self.query(x), self.key(x), self.value(x), mask))
+        q, k, v = self.query(x), self.key(x), self.value(x)
+        return self.out(self.attend(q, k, v, mask, causal=self.causal))
+
+
+def _with_past(q: Tensor, k: Tensor, mask: Tensor | None) -> Tensor | None:
+    """The mask, and no look ahead: the last query stands at the last key."""
+    if q.shape[-2] == 1:  # a single query stands at the last key and may see every one
+        return mask
+    past = masks.causal(q.shape[-2], k.shape[-2], device=q.device)
+    return past if mask is None else mask & past
 
 
 def _check(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> None:
