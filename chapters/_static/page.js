@@ -4,14 +4,16 @@
   const WIDE = ".cell_output, div.math, mjx-container[display='true'], .pf-inline-wide, .cell_output .text_html, " +
     ".cell_output pre, div.highlight pre, .pst-scrollable-table-container, .pf-claims table";
 
-  const PHONE = 600, READABLE = 520; // CSS pixels: below PHONE a figure is shown READABLE wide, if it is that wide
+  const READABLE = 0.62; // a figure shrinks to this share of its size at most: beyond it, its words are too small
 
   function widenFigures() {
     for (const image of document.querySelectorAll(".cell_output img")) {
-      const natural = image.hasAttribute("width") ? parseFloat(image.getAttribute("width")) : image.naturalWidth;
-      const wide = document.documentElement.clientWidth < PHONE && natural >= READABLE;
+      // the builder writes a figure's size as an attribute or a style; remember it, since it is changed below
+      image.dataset.width ||= parseFloat(image.getAttribute("width") || image.style.width) || image.naturalWidth;
+      const natural = parseFloat(image.dataset.width);
+      const wide = natural * READABLE > document.documentElement.clientWidth - 32; // the page's margins
       image.classList.toggle("pf-wide", wide);
-      image.style.width = wide ? READABLE + "px" : "";
+      image.style.width = wide ? natural * READABLE + "px" : natural + "px";
     }
   }
 

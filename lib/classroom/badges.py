@@ -20,14 +20,16 @@ class Badge:
     @property
     def verdict(self) -> str:
         row = self.row
-        words = {"exact": "agrees", "rounded": "agrees after rounding", "holds": "verified", "wrong": "corrected"}
+        if row.corrected:
+            return "corrected"
+        words = {"exact": "agrees", "rounded": "agrees after rounding", "holds": "verified"}
         return words.get(row.rule, f"agrees {row.rule}")
 
     def __repr__(self) -> str:
         return f"{self.row.id} · {self._sentence()}"
 
     def _repr_html_(self) -> str:
-        kind = " pf-claim-corrected" if self.row.rule == "wrong" else ""
+        kind = " pf-claim-corrected" if self.row.corrected else ""
         return (
             f'<p class="pf-claim{kind} mathjax_ignore"><span class="pf-claim-verdict">{escape(self.verdict)}'
             f"</span> <code>{self.row.id}</code> {escape(self._sentence())}</p>"
@@ -37,8 +39,8 @@ class Badge:
         row = self.row
         if row.rule == "holds":
             return row.claim
-        lead = "the source says" if row.rule == "wrong" else "stated"
-        return f"{row.claim}: {lead} {row.stated or 'so'}; computed: {self.given}"
+        lead = "the source says" if row.corrected else "stated"
+        return f"{row.claim}: {lead} {row.stated or 'so'}; here: {self.given}"
 
 
 @dataclass(frozen=True, repr=False)
@@ -49,8 +51,8 @@ class Badges:
 
     @property
     def summary(self) -> str:
-        corrected = sum(badge.row.rule == "wrong" for badge in self.badges)
-        text = f"{len(self.badges)} claim{'s' * (len(self.badges) != 1)} of the sources checked"
+        corrected = sum(badge.row.corrected for badge in self.badges)
+        text = f"{len(self.badges)} claim{'s' * (len(self.badges) != 1)} of the source texts checked"
         return text + (f", {corrected} of them corrected" if corrected else "")
 
     def __repr__(self) -> str:
@@ -66,7 +68,7 @@ class Badges:
 
     @staticmethod
     def _line(badge: Badge) -> str:
-        kind = ' class="pf-claim-corrected"' if badge.row.rule == "wrong" else ""
+        kind = ' class="pf-claim-corrected"' if badge.row.corrected else ""
         cells = (badge.row.stated, badge.given, badge.verdict)
         return (
             f'<tr{kind}><th scope="row">{escape(badge.row.claim)} <code>{badge.row.id}</code></th>'

@@ -36,8 +36,8 @@ class ClaimError(AssertionError):
 class Row:
     """One claim. `stated` is what the source prints; where that is a formula, "formula = its figure".
 
-    `rule` is exact, rounded, within X, within X%, holds, wrong or unchecked; `chapter` is a stem, or empty
-    for an unchecked row, whose `note` then says why.
+    `rule` is exact, rounded, within X, within X%, holds, wrong, wrong within X or unchecked; `chapter` is a
+    stem, or empty for an unchecked row, whose `note` then says why.
     """
 
     id: str
@@ -54,8 +54,13 @@ class Row:
     @property
     def numeric(self) -> bool:
         """Whether the row is checked with numbers; otherwise with True."""
-        by_number = self.rule in ("exact", "rounded") or self.rule.startswith("within ")
-        return by_number or (self.rule == "wrong" and figures.is_printed(self.computed))
+        by_number = self.rule in ("exact", "rounded") or "within " in self.rule
+        return by_number or (self.corrected and figures.is_printed(self.computed))
+
+    @property
+    def corrected(self) -> bool:
+        """Whether the source is wrong and `computed` is right."""
+        return self.rule.startswith("wrong")
 
     def stated_figures(self) -> tuple[Figure, ...] | None:
         """The figures that the source prints, or None where it prints words or a bare formula."""
@@ -64,23 +69,25 @@ class Row:
 
     def target(self) -> tuple[Figure, ...]:
         """What a value is compared with: the stated figures; ours where the source is wrong or prints none."""
-        stated = None if self.rule == "wrong" else self.stated_figures()
+        stated = None if self.corrected else self.stated_figures()
         return stated or figures.parse(self.computed)
 
     def tolerance(self) -> tuple[Fraction, bool]:
         """The X of `within X`, and whether it is a fraction of the figure."""
-        (figure,) = figures.parse(self.rule.removeprefix("within "))
+        (figure,) = figures.parse(self.rule.rsplit("within ", 1)[1])
         return figure.value, figure.unit == "%"
 
     def accepts(self, values: tuple[Number, ...]) -> bool:
         """Whether the values of a numeric row satisfy its rule."""
         if self.rule == "exact":
             return figures.equals(values, self.target())
-        if self.rule.startswith("within "):
-            return figures.near(values, self.target(), *self.tolerance())
-        if not figures.prints_as(values, self.target()):
+        if "within " in self.rule:
+            agrees = figures.near(values, self.target(), *self.tolerance())
+        else:
+            agrees = figures.prints_as(values, self.target())
+        if not agrees:
             return False
-        stated = self.stated_figures() if self.rule == "wrong" else None
+        stated = self.stated_figures() if self.corrected else None
         return stated is None or not figures.prints_as(values, stated)
 
 
@@ -165,7 +172,7 @@ def _check(by_id: dict[str, Row], name: str, value) -> Badge:
     if not row.numeric:
         if values != (True,):
             raise _disagreement(row, value)
-        return Badge(row, row.computed if row.rule == "wrong" else "holds")
+        return Badge(row, f"ours, verified: {row.computed}" if row.corrected else "verified")
     if not row.accepts(values):
         raise _disagreement(row, value)
     return Badge(row, _print(row, values))
@@ -200,7 +207,7 @@ def _values(row: Row, value) -> tuple:
 
 def _disagreement(row: Row, value) -> ClaimError:
     rule = row.rule
-    if rule == "wrong":
+    if row.corrected:
         rule += ", so give our number, not the stated one" if row.numeric else ", so give True once ours is verified"
     return ClaimError(
         f"{row.id}: the code and the ledger disagree.\n  claim:    {row.claim}\n  stated:   {row.stated}\n"
@@ -211,15 +218,15 @@ def _disagreement(row: Row, value) -> ClaimError:
 
 
 def _print(row: Row, values: tuple[Number, ...]) -> str:
-    """The values with no more digits than are safe: a little finer than the comparison was."""
+    """The values with digits that are safe: a measured one as finely as it was compared, others to six digits."""
     target = row.target()
     if row.rule == "exact":
         steps = [Fraction(0)] * len(target)
-    elif row.rule.startswith("within "):
+    elif "within " in row.rule:
         size, relative = row.tolerance()
-        steps = [size / 10 * (abs(figure.value) if relative else 1) for figure in target]
+        steps = [size * (abs(figure.value) if relative else 1) for figure in target]
     else:
-        steps = [figures.finest_step(target) / 10] * len(target)
+        steps = [min(Fraction(1), Fraction(10) ** (math.floor(math.log10(abs(v))) - 5)) if v else 0 for v in values]
     shown = [figures.show(v, step, figure.unit) for v, step, figure in zip(values, steps, target)]
     return ", ".join(shown)
 

@@ -25,6 +25,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PLACES = ("chapters/*.ipynb", "chapters/appendix/*.ipynb", "solutions/*/*.ipynb")
 SECONDS_PER_CELL = 900
 # what a reader, the book or nbgrader needs of a cell's metadata; editors and kernels leave the rest behind
+FOLDED = {"hide-input", "remove-input", "remove-cell"}  # folded in the book, so folded in JupyterLab too
 KEPT_METADATA = ("tags", "nbgrader", "deletable", "editable", "mystnb")
 
 
@@ -46,7 +47,7 @@ def canonical(notebook: nbformat.NotebookNode, stem: str) -> nbformat.NotebookNo
     cells = []
     for position, cell in enumerate(notebook.cells):
         metadata = {key: cell.metadata[key] for key in KEPT_METADATA if key in cell.metadata}
-        if cell.metadata.get("jupyter", {}).get("source_hidden"):
+        if cell.metadata.get("jupyter", {}).get("source_hidden") or FOLDED & set(metadata.get("tags", [])):
             metadata["jupyter"] = {"source_hidden": True}
         kept = {
             "id": f"{stem}-{position:02d}",

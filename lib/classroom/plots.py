@@ -27,8 +27,8 @@ class Picture:
         self.figure.savefig(target, format="png", dpi=2 * _DPI, bbox_inches="tight", metadata={"Software": None})
         data = target.getvalue()
         # shown at half its pixels, so that letters are as large as the text's and sharp on fine screens
-        width, height = struct.unpack(">II", data[16:24])  # where a PNG file keeps its size
-        return data, {"width": width // 2, "height": height // 2}
+        (width,) = struct.unpack(">I", data[16:20])  # where a PNG file keeps it; the height follows
+        return data, {"width": width // 2}
 
     def __repr__(self) -> str:
         return f"[figure: {self.text}]"
@@ -63,7 +63,7 @@ def curves(
     y_zero: bool = False,
 ) -> Picture:
     """One line a series over the same x; the label stands at the line's end, so no colour has to be looked up."""
-    figure, (ax,) = _new(6.4, 3.4)
+    figure, (ax,) = _new(5.4, 3.2)
     for (name, y), (colour, marker, style) in zip(series.items(), _SERIES):
         if len(y) != len(x):
             raise ValueError(f"series {name!r} has {len(y)} points, x has {len(x)}.")

@@ -6,6 +6,7 @@ Byte-pair encoding: Sennrich et al. 2016; on bytes, with GPT-2's split into piec
 from __future__ import annotations
 
 import itertools
+import operator
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -66,13 +67,15 @@ class Tokenizer:
         Stops early, with a smaller vocabulary, when no pair is left.
         Raises ``ValueError`` for an empty text or fewer than 256 entries.
         """
+        if isinstance(n_vocab, bool) or not isinstance(n_vocab, int):
+            raise TypeError(f"{n_vocab=} must be an int.")
         if n_vocab < 256:
             raise ValueError(f"{n_vocab=} is too small: the 256 single bytes come first.")
-        if not text:
+        counts = Counter(split_into_pieces(text, split))
+        if not counts:
             raise ValueError("there is nothing to learn from an empty text.")
         vocabulary = [bytes([byte]) for byte in BYTE_ORDER]
         id_of_byte = {byte: i for i, byte in enumerate(BYTE_ORDER)}
-        counts = Counter(split_into_pieces(text, split))
         pieces = [[id_of_byte[byte] for byte in piece] for piece in counts]
         times = list(counts.values())
 
@@ -126,6 +129,8 @@ class Tokenizer:
 
     def decode_bytes(self, ids: Iterable[int]) -> bytes:
         """The bytes of the ids, one after the other. Raises ``ValueError`` for an id outside the vocabulary."""
+        if isinstance(ids, str | bytes) or not isinstance(ids, Iterable):
+            raise TypeError(f"ids are a sequence of ints, got {type(ids).__name__}. To read text, call encode.")
         return b"".join(self.vocabulary[self._checked(i)] for i in ids)
 
     def decode(self, ids: Iterable[int]) -> str:
@@ -140,12 +145,9 @@ class Tokenizer:
             ) from None
 
     def _checked(self, i: int) -> int:
-        if isinstance(i, torch.Tensor) and i.dim() == 0:
-            i = i.item()
-        if isinstance(i, bool) or not isinstance(i, int):
-            raise TypeError(
-                f"an id is an int, got {i!r} of type {type(i).__name__}. Usual cause: a batch; decode one sequence."
-            )
+        if isinstance(i, bool) or getattr(i, "shape", ()) != () or not hasattr(i, "__index__"):
+            raise TypeError(f"an id is one int, got {i!r} of type {type(i).__name__}; decode takes one sequence.")
+        i = operator.index(i)
         if not 0 <= i < self.n_vocab:
             raise ValueError(
                 f"id {i} is outside the vocabulary, whose ids run from 0 to {self.n_vocab - 1}. "
@@ -185,7 +187,7 @@ class Embedding(nn.Module):
 
     def __init__(self, n_vocab: int, d_model: int):
         super().__init__()
-        if n_vocab < 1 or d_model < 1:
+        if not (isinstance(n_vocab, int) and isinstance(d_model, int) and n_vocab > 0 and d_model > 0):
             raise ValueError(f"a table needs rows and columns, got {n_vocab} × {d_model}.")
         self.weight = nn.Parameter(torch.empty(n_vocab, d_model))
         nn.init.normal_(self.weight, std=0.02)  # as GPT-2 starts; then it is learned
@@ -196,6 +198,8 @@ class Embedding(nn.Module):
 
 
 def _check_ids(ids: torch.Tensor, n_vocab: int) -> None:
+    if not isinstance(ids, torch.Tensor):
+        raise TypeError(f"ids must be a tensor, got {type(ids).__name__}: write torch.tensor(ids).")
     if ids.dtype not in (torch.int32, torch.int64):
         raise TypeError(f"ids select rows, so they are int32 or int64, got {ids.dtype}.")
     if ids.numel() == 0:
@@ -203,5 +207,5 @@ def _check_ids(ids: torch.Tensor, n_vocab: int) -> None:
     if not ids.is_meta and not 0 <= int(ids.min()) <= int(ids.max()) < n_vocab:
         raise ValueError(
             f"ids must lie in 0 … {n_vocab - 1}, got {int(ids.min())} … {int(ids.max())}. "
-            "Usual cause: a tokenizer with a larger vocabulary than the table."
+            "Usual causes: a tokenizer with a larger vocabulary than the table; filler such as -1 or -100."
         )

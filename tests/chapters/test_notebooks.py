@@ -35,7 +35,7 @@ def test_the_canonical_form_forgets_the_run_and_the_editor():
     assert [cell.id for cell in result.cells] == ["07_mlp-00", "07_mlp-01", "07_mlp-02", "07_mlp-03"]
     assert [cell.get("execution_count") for cell in result.cells] == [1, None, 2, None]
     assert result.cells[0].outputs[0].execution_count == 1
-    assert result.cells[0].metadata == {"tags": ["hide-input"]}
+    assert result.cells[0].metadata == {"tags": ["hide-input"], "jupyter": {"source_hidden": True}}  # in JupyterLab too
     assert result.cells[2].outputs == [{"output_type": "stream", "name": "stdout", "text": "a\n"}]
     assert set(result.metadata) == {"kernelspec", "language_info"} and result.metadata.language_info == {
         "name": "python"

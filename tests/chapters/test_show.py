@@ -59,8 +59,8 @@ FIGURES = {
 def test_a_figure_is_the_same_bytes_each_time_and_shown_at_half_its_pixels(name):
     data, size = FIGURES[name]()._repr_png_()
     assert data == FIGURES[name]()._repr_png_()[0]
-    width, height = struct.unpack(">II", data[16:24])
-    assert (size["width"], size["height"]) == (width // 2, height // 2)
+    (width,) = struct.unpack(">I", data[16:20])
+    assert size == {"width": width // 2}  # a height beside it would distort what a narrow screen makes smaller
     assert repr(FIGURES[name]()).startswith("[figure: ") and "0x" not in repr(FIGURES[name]())
 
 

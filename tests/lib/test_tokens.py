@@ -326,3 +326,30 @@ def test_embedding_refuses_what_selects_no_row():
     for sizes in [(0, 4), (9, 0), (-1, 4)]:
         with pytest.raises(ValueError, match=f"{sizes[0]} × {sizes[1]}"):
             Embedding(*sizes)
+
+
+@pytest.mark.parametrize("ids", ["abc", b"abc", 5, None], ids=repr)
+def test_what_is_no_sequence_of_ids_is_refused(tokenizer, ids):
+    with pytest.raises(TypeError, match=f"sequence of ints, got {type(ids).__name__}"):
+        tokenizer.decode(ids)
+
+
+@pytest.mark.parametrize("n_vocab", [300.0, "300", True, None], ids=repr)
+def test_a_vocabulary_of_no_whole_size_is_refused(n_vocab):
+    with pytest.raises(TypeError, match="must be an int"):
+        Tokenizer.train("pay", n_vocab)
+
+
+def test_training_on_what_is_no_text_is_refused_as_that():
+    with pytest.raises(TypeError, match="str or bytes, got NoneType"):
+        Tokenizer.train(None, 300)
+
+
+def test_an_embedding_names_a_list_and_filler():
+    table = Embedding(5, 3)
+    with pytest.raises(TypeError, match=r"tensor, got list.*torch\.tensor"):
+        table([1, 2])
+    with pytest.raises(ValueError, match=r"0 … 4, got -100 … 1.*filler"):
+        table(torch.tensor([1, -100]))
+    with pytest.raises(ValueError, match=r"5\.0 × 3"):
+        Embedding(5.0, 3)
