@@ -130,7 +130,7 @@ class Tokenizer:
     def decode_bytes(self, ids: Iterable[int]) -> bytes:
         """The bytes of the ids, one after the other. Raises ``ValueError`` for an id outside the vocabulary."""
         if isinstance(ids, str | bytes) or not isinstance(ids, Iterable):
-            raise TypeError(f"ids are a sequence of ints, got {type(ids).__name__}. To read text, call encode.")
+            raise TypeError(f"an id is an int, got a sequence of another kind: {type(ids).__name__}. To read text, call encode.")
         return b"".join(self.vocabulary[self._checked(i)] for i in ids)
 
     def decode(self, ids: Iterable[int]) -> str:
@@ -146,7 +146,7 @@ class Tokenizer:
 
     def _checked(self, i: int) -> int:
         if isinstance(i, bool) or getattr(i, "shape", ()) != () or not hasattr(i, "__index__"):
-            raise TypeError(f"an id is one int, got {i!r} of type {type(i).__name__}; decode takes one sequence.")
+            raise TypeError(f"an id is an int, got {i!r} of type {type(i).__name__}; decode takes one sequence.")
         i = operator.index(i)
         if not 0 <= i < self.n_vocab:
             raise ValueError(
