@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from classroom.checks.expect import CheckFailed, call, hidden_test, same
+from classroom.checks.expect import CheckFailed, call, hidden_test, number, same
 
 
 def said(*arguments, **options) -> str:
@@ -123,8 +123,59 @@ def test_an_answer_that_a_student_types_is_not_revealed():
     assert "too small" in said(7, 12345, "answer", reveal=False)
 
 
-def test_a_float_where_a_count_belongs_says_what_to_do():
-    assert "//" in said(3.0, 3, "count")
+def test_a_float_where_a_count_belongs_is_seen_to_be_one_and_told_what_to_do():
+    message = said(27648.0, 27648, "count")
+    assert "must be an int" in message and "//" in message
+    assert "expected 27,648, got 27648.0" in message
+
+
+WORDS = ("below", "inside", "very-far")
+
+
+@pytest.mark.parametrize("answer", ["Below", "BELOW ", "inside.", "Very far", "very_far", "above", "", 3, ["below"]])
+def test_an_answer_that_is_none_of_the_words_is_told_the_words_and_not_whether_it_is_right(answer):
+    message = said(answer, "below", "tier", wrong={"a slip": "inside"}, choices=WORDS, reveal=False)
+    assert 'write one of "below", "inside", "very-far", exactly so' in message
+    assert message.replace(repr(answer), "") == said(
+        "x", "inside", "tier", wrong={}, choices=WORDS, reveal=False
+    ).replace("'x'", "")
+
+
+def test_one_of_the_words_is_judged():
+    same("below", "below", "tier", choices=WORDS)
+    assert said("inside", "below", "tier", choices=WORDS, reveal=False) == "tier is not 'inside'."
+
+
+@pytest.mark.parametrize("rounded", [5.86, 5.85, 5.9, 5.8])
+def test_a_right_answer_rounded_too_far_is_told_so(rounded):
+    assert "three decimals or more" in said(rounded, 5.8553, "ratio", tolerance=6e-4, reveal=False)
+
+
+@pytest.mark.parametrize("wrong", [5.84, 5.7, 6.1, 5.853, -5.86, 0.0])
+def test_a_wrong_answer_is_not_called_rounded(wrong):
+    assert "decimals" not in said(wrong, 5.8553, "ratio", tolerance=6e-4, reveal=False)
+    assert "decimals" not in said(0.0, 0.0013, "ratio", tolerance=6e-4, reveal=False)
+
+
+def test_a_slip_is_known_in_two_digits_and_not_where_it_makes_no_difference():
+    assert "per cent" in said(6.7, 0.06746, "share", wrong={"per cent": 6.746}, tolerance=6e-4)
+    assert "per cent" not in said(6.6, 0.06746, "share", wrong={"per cent": 6.746}, tolerance=6e-4)
+    assert "no table" not in said(-0.32, -0.3173, "error", wrong={"no table": -0.3173}, tolerance=6e-4)
+
+
+def test_a_number_is_taken_as_such_and_anything_else_is_asked_for_one():
+    assert [number(x, "guess", "3e7") for x in (3, 2.5, np.float64(2.5), torch.tensor(3), 10**400)] == [
+        3,
+        2.5,
+        2.5,
+        3,
+        10**400,
+    ]
+    for answer in ("700 million", "7e8", True, math.nan, math.inf, [3], {}):
+        with pytest.raises(CheckFailed, match="give a number such as 3e7"):
+            number(answer, "guess", "3e7")
+    with pytest.raises(CheckFailed, match="not answered yet"):
+        number(..., "guess", "3e7")
 
 
 @pytest.mark.parametrize("missing", [None, ...])

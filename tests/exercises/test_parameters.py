@@ -62,7 +62,9 @@ def test_sizes_differ_so_that_none_can_stand_for_another():
 def test_the_exercises_parts_add_up_to_the_published_count():
     from plainformer.config import preset, presets, published
 
-    for name in presets():
+    named = [name for name in presets() if any(f'"{name}"' in cell.source for cell in SOURCE.cells)]
+    assert len(named) > 8
+    for name in named:
         assert sum(count(preset(name)).values()) == published(name), name
 
 
@@ -71,13 +73,71 @@ def test_a_slip_in_the_library_fails_the_reference(right, monkeypatch):
 
     whole = parameters.block_breakdown
 
-    def ungrouped(config):
-        block = whole(config)
+    def ungrouped(config, **options):
+        block = whole(config, **options)
         return block | {"key": block["query"], "value": block["query"]}
 
     monkeypatch.setattr(parameters, "block_breakdown", ungrouped)
     with pytest.raises(CheckFailed):
         run_check("attention", right)
+
+
+# ---- answers that are no slip of the mind ----
+
+
+@pytest.mark.parametrize(
+    ("check", "answer"),
+    [("tier", "Below"), ("near_match", "GPT2-large"), ("near_match", "gpt2_large"), ("reason", "e")],
+)
+def test_a_right_word_in_other_letters_is_told_how_it_is_written(right, check, answer):
+    with pytest.raises(CheckFailed, match=r"write one of .*, exactly so"):
+        run_check(check, right | {check: answer})
+
+
+@pytest.mark.parametrize(
+    "guess", ["700 million", 0, -5e8, True, float("nan"), pytest.param(10**400, id="huge"), 3, ...]
+)
+@pytest.mark.parametrize("check", ["predict", "how_far"])
+def test_an_impossible_guess_is_answered_in_words(right, check, guess):
+    with pytest.raises(CheckFailed, match="guess"):
+        run_check(check, right | {"guess": guess})
+
+
+@pytest.mark.parametrize("total", ["728 million", 0, -7e8, None, pytest.param(10**400, id="huge")])
+def test_how_far_needs_a_total(right, total):
+    with pytest.raises(CheckFailed, match="total"):
+        run_check("how_far", right | {"total": total})
+
+
+@pytest.mark.parametrize(
+    ("times", "says"), [(1, "the right order"), (0.4, "the right order"), (10, "another order"), (0.1, "another order")]
+)
+def test_how_far_tells_the_order_of_magnitude(right, capsys, times, says):
+    run_check("how_far", right | {"guess": times * right["total"]})
+    printed = capsys.readouterr().out
+    assert f"{times:.3g} times" in printed and f"{says} of magnitude" in printed
+
+
+def test_ratios_with_two_decimals_are_asked_for_three(right):
+    two = {name: round(ratio, 2) for name, ratio in right["ratios"].items()}
+    with pytest.raises(CheckFailed, match="three decimals or more"):
+        run_check("ratios", right | {"ratios": two})
+    assert "three decimals or more" in next(c.source for c in SOURCE.cells if "## Problem 3" in c.source)
+
+
+@pytest.mark.parametrize("share", [6.7, 6.75, 6.8])
+def test_a_share_in_per_cent_is_known_however_it_is_rounded(right, share):
+    with pytest.raises(CheckFailed, match="not in per cent"):
+        run_check("share", right | {"table_share": share})
+
+
+def test_real_models_names_the_part_that_is_no_int(right):
+    def halves(**given):
+        parts = right["count_parameters"](**given)
+        return parts | {"mlp": parts["mlp"] / 1}
+
+    with pytest.raises(CheckFailed, match=r"'mlp' is \d+\.0, of type float; every part must be an int"):
+        run_check("real_models", right | {"count_parameters": halves})
 
 
 # ---- through nbgrader's own autograder ----

@@ -11,10 +11,11 @@ import linecache
 import math
 import sys
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
 from typing import Any
 
+SLACK = 0.01  # a slip is recognised in an answer that is rounded to two digits, such as 6.7 per cent for 6.75
 UNANSWERED = "not answered yet"  # nbgrader_config.py puts these words into the stub of an answer cell
 
 
@@ -42,12 +43,21 @@ def given(answer: Any, what: str) -> Any:
     return answer
 
 
+def number(answer: Any, what: str, such_as: str) -> int | float:
+    """`answer` as a plain, finite number; `CheckFailed` asks for one like `such_as` if it is anything else."""
+    value = _plain(given(answer, what))
+    if type(value) is int or (type(value) is float and math.isfinite(value)):
+        return value
+    raise CheckFailed(f"{what} is {_value(value)}; give a number such as {such_as}, without quotes.")
+
+
 def same(
     actual: Any,
     expected: Any,
     what: str,
     *,
     wrong: Mapping[str, Any] | None = None,
+    choices: Sequence[str] = (),
     tolerance: float = 0.0,
     reveal: bool = True,
 ) -> None:
@@ -55,13 +65,20 @@ def same(
 
     Knows int, float, bool, str, dict, list, tuple and torch tensors, nested as you like.
     `wrong` maps the description of a slip to the answer it gives. With ``reveal=False`` the message does not
-    show what was expected, for answers that a student types.
+    show what was expected, for answers that a student types. `choices` are the words that an answer may be:
+    another one, in other letters too, is told how they are written, and nothing about being right.
     """
-    difference = _difference(given(actual, what), expected, what, tolerance)
+    actual = given(actual, what)
+    if choices and not (type(actual) is str and actual in choices):
+        words = ", ".join(f'"{choice}"' for choice in choices)
+        raise CheckFailed(f"{what} is {_value(actual)}: write one of {words}, exactly so.")
+    difference = _difference(actual, expected, what, tolerance)
     if difference is None:
         return
     for says, value in (wrong or {}).items():
-        if _difference(actual, value, what, tolerance, slack=0.005 if tolerance else 0.0) is None:
+        if _difference(value, expected, what, tolerance) is None:
+            continue  # here the slip makes no difference; a wrong answer that lies near it is another one's
+        if _difference(actual, value, what, tolerance, slack=SLACK if tolerance else 0.0) is None:
             raise CheckFailed(f"{what}: {says}" + (f"\n{difference.shown}" if reveal else ""), slip=says)
     raise CheckFailed(f"{difference.hint}\n{difference.shown}" if reveal else difference.hint)
 
@@ -133,9 +150,11 @@ def _difference(actual: Any, expected: Any, what: str, tolerance: float, slack: 
             abs(actual - expected) <= max(tolerance, slack * abs(expected)) or actual == expected
         ):  # both are False for nan
             return None
+        if decimals := _rounded_below(actual, expected, tolerance):
+            return _Difference(f"{what} is rounded too far: give {decimals} decimals or more, not {actual:.6g}.", shown)
         return _Difference(f"{what} is too {'large' if actual > expected else 'small'}: you have {actual:.6g}.", shown)
     if type(actual) is not type(expected):
-        hint = f"{what} is {_type(actual)}; {_type(expected)} was expected."
+        hint = f"{what} is {_type(actual)}; it must be {_type(expected)}."
         if type(expected) is int and type(actual) is float:
             hint += " A count is a whole number: divide with //, and write 3_000, not 3e3."
         return _Difference(hint, shown)
@@ -144,6 +163,15 @@ def _difference(actual: Any, expected: Any, what: str, tolerance: float, slack: 
     if type(expected) is int:
         return _Difference(f"{what} is too {'large' if actual > expected else 'small'}: you have {actual:,}.", shown)
     return _Difference(f"{what} is not {_value(actual)}.", shown)
+
+
+def _rounded_below(actual: float, expected: float, tolerance: float) -> str:
+    """How many decimals `tolerance` asks for, if `actual` is `expected` rounded or cut to fewer; else nothing."""
+    decimals = round(-math.log10(2 * tolerance)) if 0 < tolerance < 0.5 and math.isfinite(expected) else 0
+    for k in range(1, decimals):
+        if actual and actual in (round(expected, k), math.trunc(expected * 10**k) / 10**k):
+            return {2: "two", 3: "three", 4: "four"}.get(decimals, str(decimals))
+    return ""
 
 
 def _dict_difference(actual, expected, what, tolerance, slack):
@@ -221,6 +249,8 @@ def _is_tensor(value: Any) -> bool:
 def _value(value: Any) -> str:
     if type(value) is int:
         return f"{value:,}"
+    if type(value) is float and value.is_integer() and abs(value) < 1e15:
+        return f"{value:.1f}"  # so that 3.0 is seen to be no int
     text = f"{value:.6g}" if type(value) is float and math.isfinite(value) else repr(value)
     return text if len(text) <= 200 else text[:197] + "..."
 

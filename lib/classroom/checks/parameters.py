@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import math
 
-from classroom.checks.expect import CheckFailed, call, given, passed, same
+from classroom.checks.expect import CheckFailed, call, given, number, passed, same
 from classroom.checks.expect import hidden_test as hidden_test  # for the hidden tests of the notebook
 from classroom.checks.parameters_slips import (
     CATALOGUE,
+    GPT2,
     RATIOS,
     D,
     L,
@@ -41,18 +42,23 @@ def _wrong_results(check: str, name: str, arguments: dict) -> dict:
 
 def predict(guess) -> None:
     """Any number that could be a model's size."""
-    if type(given(guess, "guess")) not in (int, float) or not math.isfinite(guess):
-        raise CheckFailed(f"guess is {guess!r}; give a number such as 3e7.")
-    negative, small, large = CATALOGUE["predict"]
-    for failed, says in ((guess <= 0, negative), (guess < 1e5, small), (guess > 1e13, large)):
-        if failed:
-            raise CheckFailed(f"guess: {says}", slip=says)
+    _plausible(guess, "guess")
     passed("noted; problem 2 tells how far off it is")
+
+
+def _plausible(answer, what: str) -> int | float:
+    """`answer`, if a model of this size could be."""
+    value = number(answer, what, such_as="3e7")
+    negative, small, large = CATALOGUE["predict"]
+    for failed, says in ((value <= 0, negative), (value < 1e5, small), (value > 1e13, large)):
+        if failed:
+            raise CheckFailed(f"{what}: {says}", slip=says)
+    return value
 
 
 def how_far(guess, total) -> None:
     """Tell the ratio of a guess to the total computed by hand."""
-    predict_ratio = given(guess, "guess") / given(total, "total")
+    predict_ratio = _plausible(guess, "guess") / _plausible(total, "total")
     factor = max(predict_ratio, 1 / predict_ratio)
     verdict = "the right order of magnitude" if factor < math.sqrt(10) else "another order of magnitude"
     print(f"Your guess is {predict_ratio:.3g} times the total: {verdict}.")
@@ -82,7 +88,7 @@ def share(table_share) -> None:
 
 
 def tier(tier) -> None:
-    same(tier, "below", "tier", wrong=_wrong("tier", "tier"), reveal=False)
+    same(tier, "below", "tier", wrong=_wrong("tier", "tier"), choices=("below", "inside", "above"), reveal=False)
     passed("tier")
 
 
@@ -92,7 +98,8 @@ def ratios(ratios) -> None:
 
 
 def near_match(near_match) -> None:
-    same(near_match, "gpt2-large", "near_match", wrong=_wrong("near_match", "near_match"), reveal=False)
+    wrong = _wrong("near_match", "near_match")
+    same(near_match, "gpt2-large", "near_match", wrong=wrong, choices=GPT2, reveal=False)
     passed(f"near match: ours has {RATIOS[near_match]:.0%} of its {published(near_match):,} parameters")
 
 
@@ -184,8 +191,14 @@ def real_models(count_parameters, *names: str) -> None:
     for name in names or ("gpt2-small", "smollm2-135m"):
         arguments = sizes(preset(name))
         actual = call(count_parameters, "count_parameters", **arguments)
-        if type(actual) is not dict or not all(type(value) is int for value in actual.values()):
-            raise CheckFailed("count_parameters: the parts of the dict must all be of type int.")
+        if type(actual) is not dict:
+            raise CheckFailed(f"count_parameters returns a {type(actual).__name__}; a dict of parts was expected.")
+        for part, value in actual.items():
+            if type(value) is not int:
+                kind = type(value).__name__
+                raise CheckFailed(
+                    f"count_parameters: {part!r} is {value!r}, of type {kind}; every part must be an int."
+                )
         wrong = {}
         for check in ("attention", "mlp", "norms", "tables"):
             for says, parts in _wrong_results(check, "count_parameters", arguments).items():
@@ -255,5 +268,5 @@ def effects(mlp_alone, both) -> None:
 
 
 def reason(reason) -> None:
-    same(reason, "E", "reason", wrong=_wrong("reason", "reason"), reveal=False)
+    same(reason, "E", "reason", wrong=_wrong("reason", "reason"), choices=tuple("ABCDE"), reveal=False)
     passed("reason. Before you trust the shortcut, look at a model's d_ff, n_kv_heads and n_vocab")

@@ -35,7 +35,7 @@ def count(config: Config) -> dict[str, int]:
     """What `count_parameters` of the exercise returns for this model."""
     parts = parameters.breakdown(config)
     parts["norms"] += parts.pop("final_norm")
-    return parts
+    return {part: parts[part] for part in ("embed", "positions", "attention", "mlp", "norms", "unembed")}
 
 
 def sizes(config: Config) -> dict:
@@ -146,6 +146,7 @@ CATALOGUE: dict[str, dict[str, dict]] = {
         "this is one block; the model has 24": {"blocks": 12 * D**2},
         "4 L d² is attention alone; the MLP holds 8 L d² more": {"blocks": 4 * L * D**2},
         "8 L d² is the MLP alone; attention holds 4 L d² more": {"blocks": 8 * L * D**2},
+        "this is the total; blocks is its first term alone": {"blocks": 12 * L * D**2 + V * D},
     },
     "whole": {
         "the formula has one table of V rows, d wide; you count two": {
@@ -187,6 +188,9 @@ CATALOGUE: dict[str, dict[str, dict]] = {
         "only the table doubles when it is not tied, never the blocks": _estimate_as(
             lambda n, d, v, t: t * estimated(n, d, v, 1)
         ),
+        "the blocks are lost: Python reads `a + b if tied else 2 * b` as `(a + b) if tied else (2 * b)`": _estimate_as(
+            lambda n, d, v, t: estimated(n, d, v, 1) if t == 1 else 2 * v * d
+        ),
     },
     "attention": {
         "keys and values have the size they would have without grouping: they are n_kv_heads · d_head wide":
@@ -212,6 +216,11 @@ CATALOGUE: dict[str, dict[str, dict]] = {
             "mlp",
             lambda c, parts: count(replace(c, bias=False))["mlp"]
             + c.bias * c.n_layers * c.d_model * (3 if c.mlp == "swiglu" else 2),
+        ),
+        "every bias is d_ff wide; down's bias is d_model wide": _with(
+            "mlp",
+            lambda c, parts: count(replace(c, bias=False))["mlp"]
+            + c.bias * c.n_layers * c.d_ff * (3 if c.mlp == "swiglu" else 2),
         ),
         _NO_BIAS: _as_if(bias=False),
         _BIAS: _as_if(bias=True),
@@ -271,6 +280,9 @@ CATALOGUE: dict[str, dict[str, dict]] = {
         "the fraction is upside down: the published count is what the error is relative to": _error_as(
             lambda n, t: 1 / (1 + error(n, t)) - 1
         ),
+        "the difference is divided by the shortcut; divide it by the published count": _error_as(
+            lambda n, t: error(n, t) / (1 + error(n, t))
+        ),
         "one table is counted; this model is not tied and has two": _error_as(lambda n, t: _with_tables(n, int(t))),
         "two tables are counted; this model is tied and has one": _error_as(lambda n, t: _with_tables(n, 2 * t)),
         "the tables are counted though with_tables=False": _error_as(lambda n, t: error(n, True)),
@@ -280,6 +292,9 @@ CATALOGUE: dict[str, dict[str, dict]] = {
         "give the change as a fraction of 12 d², not in units of d²": {"mlp_alone": 2.5, "both": 0.75},
         "give the change, not the ratio: subtract 1": {"mlp_alone": 14.5 / 12, "both": 12.75 / 12},
         "give fractions such as 0.05, not per cent": {"mlp_alone": 250 / 12, "both": 75 / 12},
+        "this is the MLP against its own 8 d²; compare with the whole block, 12 d²": {
+            "mlp_alone": 10.5 / 8 - 1, "both": 0.75 / 12,
+        },
         "attention takes part in the second number: grouped keys make it smaller": {
             "mlp_alone": 2.5 / 12, "both": 2.5 / 12,
         },

@@ -1,0 +1,164 @@
+"""A teacher's path: nbgrader's own commands in a copy of the course, and the feedback page that a student opens."""
+
+import csv
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from html import unescape
+from pathlib import Path
+
+import nbformat
+import pytest
+
+from classroom.grading import course
+from classroom.grading.course import ROOT
+from classroom.grading.feedback import SCRIPT, named_links
+
+NAME, STUDENT = "09_parameters", "student-1"
+
+
+@pytest.fixture(scope="module")
+def graded(tmp_path_factory) -> Path:
+    """A copy of the course in which one submission, with one wrong answer, went through the stock commands."""
+    folder = tmp_path_factory.mktemp("course")
+    shutil.copy(ROOT / "nbgrader_config.py", folder)
+    shutil.copytree(ROOT / "solutions" / NAME, folder / "solutions" / NAME)
+    nbgrader(folder, "generate_assignment", NAME)
+
+    solution = nbformat.read(folder / "solutions" / NAME / f"{NAME}.ipynb", as_version=4)
+    answers = course.answers(solution)
+    answers["p3-answer"] += "\ntier = 'Below'"
+    config = course.settings(folder)
+    config.CourseDirectory.submitted_directory = "grading/submitted"
+    course.submit(config, NAME, STUDENT, folder / "exercises" / NAME / f"{NAME}.ipynb", answers)
+
+    nbgrader(folder, "autograde", NAME)
+    nbgrader(folder, "generate_feedback", NAME)
+    nbgrader(folder, "export")
+    return folder
+
+
+def nbgrader(folder: Path, *arguments: str) -> None:
+    """Run the program as a teacher does, in the folder of the course and with .venv/bin on the PATH."""
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    command = [sys.executable, "-m", "nbgrader", *arguments]
+    done = subprocess.run(command, cwd=folder, env={**os.environ, "PATH": path}, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-3000:]
+
+
+@pytest.fixture(scope="module")
+def page(graded) -> Path:
+    return graded / "grading" / "feedback" / STUDENT / NAME / f"{NAME}.html"
+
+
+def test_the_exported_marks_are_those_of_the_submission(graded):
+    with (graded / "grades.csv").open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [(row["student_id"], row["assignment"]) for row in rows] == [(STUDENT, NAME)]
+    assert (float(rows[0]["score"]), float(rows[0]["max_score"])) == (19, 20)
+
+
+def test_the_page_names_the_slip_and_hides_hidden_tests(page):
+    text = unescape(re.sub(r"<[^>]*>", "", page.read_text(encoding="utf-8")))
+    assert 'write one of "below", "inside", "above", exactly so' in text
+    assert "hidden_test" not in text and "HIDDEN TESTS" not in text
+
+
+def test_a_folder_of_pages_holds_one_script(page):
+    assert sorted(path.name for path in page.parent.iterdir()) == sorted([page.name, SCRIPT])
+
+
+def test_every_link_of_the_list_names_its_cell(page):
+    top = page.read_text(encoding="utf-8").partition('id="notebook"')[0]
+    links = re.findall(r'<a href="#([^"]+)">([^<]*)</a>', top)
+    assert len(links) == 20
+    assert all(text == target for target, text in links)
+
+
+def test_links_to_comments_and_essays_say_what_they_are():
+    grade_id = "{{ cell.metadata.nbgrader.grade_id }}"
+    link = f'<a href="#comment-{grade_id}">Comment</a> <a href="#{grade_id}">Test cell</a>'
+    assert re.findall(r">([^<]+)</a>", named_links(link)) == [f"{grade_id}: comment", grade_id]
+
+
+# ---- in a browser, from its file, with the network off ----
+
+# text that a reader sees and that still is TeX; code and output are no formulas
+RAW_TEX = r"""() => {
+  const found = [], skip = "pre, code, script, style, mjx-container";
+  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  while (walker.nextNode()) {
+    const node = walker.currentNode;
+    if (/[$\\]/.test(node.data) && !node.parentElement.closest(skip)) found.push(node.data);
+  }
+  return found;
+}"""
+FORMULAS = """() => ({
+  set: [...document.querySelectorAll('mjx-container')].filter(m => m.querySelector('svg')).length,
+  errors_of_tex: [...document.querySelectorAll('[data-mjx-error]')].map(e => e.dataset.mjxError),
+})"""
+
+
+@pytest.fixture(scope="module")
+def chromium():
+    """The browser of tests/book/conftest.py, with its flags."""
+    from playwright.sync_api import sync_playwright
+
+    spec = importlib.util.spec_from_file_location("conftest_of_the_book", ROOT / "tests" / "book" / "conftest.py")
+    of_the_book = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(of_the_book)
+
+    def find() -> str | None:
+        with sync_playwright() as playwright:
+            return of_the_book.find_chromium(playwright)
+
+    path = in_a_thread(find)
+    if path is None:
+        of_the_book.install_chromium()
+        path = in_a_thread(find)
+    if path is None:
+        (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(
+            "no Chromium: install one with `python -m playwright install chromium`"
+        )
+    root = hasattr(os, "geteuid") and os.geteuid() == 0
+    return path, of_the_book.FLAGS + (["--no-sandbox"] if root else [])
+
+
+def in_a_thread(function, *arguments):
+    """Playwright allows one event loop a thread, and the book's tests may still hold this one's."""
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(function, *arguments).result()
+
+
+def opened(page: Path, program: str, flags: list[str]) -> dict:
+    """What a page asks for, complains about and shows."""
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=program, headless=True, args=flags)
+        context = browser.new_context()
+        context.set_offline(True)
+        tab = context.new_page()
+        requests, errors = [], []
+        tab.on("request", lambda request: requests.append(request.url))
+        tab.on("requestfailed", lambda request: errors.append(f"failed: {request.url}"))
+        tab.on("pageerror", lambda error: errors.append(str(error)))
+        tab.on("console", lambda message: message.type in ("error", "warning") and errors.append(message.text))
+        tab.goto(page.resolve().as_uri(), wait_until="load")
+        tab.evaluate("() => window.MathJax?.startup?.promise?.then(() => true)")
+        seen = {"requests": requests, "errors": errors, "raw": tab.evaluate(RAW_TEX), **tab.evaluate(FORMULAS)}
+        browser.close()
+    return seen
+
+
+@pytest.mark.browser
+def test_the_page_is_complete_without_a_network(page, chromium):
+    seen = in_a_thread(opened, page, *chromium)
+    assert [url for url in seen["requests"] if not url.startswith(("file:", "data:"))] == []
+    assert seen["errors"] == [] and seen["errors_of_tex"] == []
+    assert seen["raw"] == []
+    assert seen["set"] > 20
