@@ -175,3 +175,21 @@ def same_numbers_every_time():
     torch.manual_seed(0)
     torch.set_num_threads(1)
     torch.set_default_dtype(torch.float32)
+
+
+@pytest.fixture(scope="session")
+def fill():
+    """Gives a model numbers under which no part of it is without effect, the same in every number type.
+
+    Biases are not zero, norms not one, and weights are so large that attention is far from uniform.
+    """
+
+    def filled(model: torch.nn.Module, *, seed: int = 0, spread: float = 0.3) -> torch.nn.Module:
+        random = torch.Generator().manual_seed(seed)
+        with torch.no_grad():
+            for name, parameter in model.named_parameters():
+                noise = torch.randn(parameter.shape, generator=random, dtype=torch.float64) * spread
+                parameter.copy_(noise + 1 if "norm" in name and name.endswith("weight") else noise)
+        return model.eval()
+
+    return filled

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from torch import Tensor, nn
 
 from plainformer import mlp
+from plainformer.attention import attention
 from plainformer.config import Config
 from plainformer.heads import MultiHeadAttention
 from plainformer.norms import NORMS
@@ -37,11 +38,12 @@ class Block(nn.Module):
         *,
         memory: Float["batch source d_model"] | None = None,
         memory_mask: Bool["..."] | None = None,
+        attend: Callable[..., Tensor] = attention,
         **how,
     ) -> Float["batch position d_model"]:
-        x = self._add(x, self.attn_norm, functools.partial(self.attn, **how))
+        x = self._add(x, self.attn_norm, functools.partial(self.attn, attend=attend, **how))
         if memory is not None:
-            look = functools.partial(self.cross, memory=memory, mask=memory_mask, attend=how["attend"])
+            look = functools.partial(self.cross, memory=memory, mask=memory_mask, attend=attend)
             x = self._add(x, self.cross_norm, look)
         return self._add(x, self.mlp_norm, self.mlp)
 

@@ -18,7 +18,8 @@ class Cache:
     """Keys and values of every layer, preallocated for ``n_positions`` of each sequence.
 
     ``lengths[b]`` tokens of sequence b are in it. ``keys`` and ``values`` have the shape
-    (layer, batch, kv_head, position, d_head).
+    (layer, batch, kv_head, position, d_head). Decode under ``torch.no_grad()``: with gradients on, they hold the
+    graph of every step.
     """
 
     def __init__(
@@ -52,6 +53,17 @@ class Cache:
     def n_positions(self) -> int:
         """Positions that were set aside for each sequence."""
         return self.keys.shape[3]
+
+    def check_fits(self, config: Config, dtype: torch.dtype) -> None:
+        """Raises ``ValueError`` for a model of other layers, heads or widths, or of another number type."""
+        wanted = (config.n_layers, config.n_kv_heads, config.d_head)
+        mine = (self.keys.shape[0], self.keys.shape[2], self.keys.shape[4])
+        if not config.causal or mine != wanted or self.keys.dtype != dtype:
+            raise ValueError(
+                f"the cache was made for another model: its (layers, key heads, d_head) are {mine} in "
+                f"{self.keys.dtype}, this model's {wanted} in {dtype}, causal={config.causal}. "
+                "Make it with this model's config, and with its dtype."
+            )
 
     def check_room(self, n_new: Sequence[int]) -> None:
         """Raises ``ValueError`` when a sequence would outgrow the cache or the batch is another one."""
@@ -113,10 +125,11 @@ def latent_bytes_per_token(n_layers: int, d_latent: int, d_rotary: int, *, n_byt
 
     DeepSeek-AI 2024 (DeepSeek-V2), section 2.1: 512 and 64 numbers there.
     """
-    return _positive(n_layers, "n_layers") * (_positive(d_latent, "d_latent") + d_rotary) * n_bytes
+    numbers = _positive(d_latent, "d_latent") + _positive(d_rotary, "d_rotary", least=0)
+    return _positive(n_layers, "n_layers") * numbers * _positive(n_bytes, "n_bytes")
 
 
-def _positive(value: int, name: str) -> int:
-    if value < 1:
-        raise ValueError(f"{name}={value} must be at least 1.")
+def _positive(value: int, name: str, *, least: int = 1) -> int:
+    if value < least:
+        raise ValueError(f"{name}={value} must be at least {least}.")
     return value

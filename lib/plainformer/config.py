@@ -85,6 +85,8 @@ class Config:
             raise ValueError(f"sinusoidal positions come in pairs, but d_model={self.d_model} is odd.")
         if self.window is not None and not self.causal:
             raise ValueError(f"window={self.window} looks back only, so it needs causal=True.")
+        if self.n_encoder_layers:
+            _check_two_stacks(self)
 
     @property
     def d_head(self) -> int:
@@ -124,6 +126,19 @@ def _check_field(field: Field, value) -> None:
             raise ValueError(f"{field.name}={value} must be positive and finite.")
     elif value < (least := 0 if field.name in _MAY_BE_ZERO else 1):
         raise ValueError(f"{field.name}={value} must be at least {least}.")
+
+
+def _check_two_stacks(config: Config) -> None:
+    """Beside an encoder the decoder is the one of 2017: what only a single stack has is refused, not ignored."""
+    single = {"n_token_types": 0, "window": None, "causal": True, "embed_norm": False, "output": "logits"}
+    wrong = [f"{name}={getattr(config, name)!r}" for name, only in single.items() if getattr(config, name) != only]
+    if config.positions not in ("sinusoidal", "none"):
+        wrong.append(f"positions={config.positions!r}")
+    if wrong:
+        raise ValueError(
+            f"n_encoder_layers={config.n_encoder_layers} does not go with {', '.join(wrong)}; with two stacks "
+            f"positions are 'sinusoidal' or 'none', and the rest is {single}."
+        )
 
 
 def preset(name: str) -> Config:

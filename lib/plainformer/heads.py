@@ -39,6 +39,8 @@ def grouped_attention(
 ) -> Float["batch head query d_value"]:
     """Attention where query head h looks at key head h // (n_heads / n_kv_heads)."""
     n_heads, n_query, n_kv_heads = q.shape[1], q.shape[2], k.shape[1]
+    if n_heads % n_kv_heads:
+        raise ValueError(f"{n_heads} query heads do not divide into {n_kv_heads} groups, one for each key head.")
     if n_heads == n_kv_heads:
         return attend(q, k, v, mask, causal=causal)
     if n_query == 1 and (mask is None or mask.dim() < 3 or mask.shape[-3] == 1):
@@ -73,7 +75,7 @@ class MultiHeadAttention(nn.Module):
         *,
         causal: bool = False,
         memory: Float["batch source d_model"] | None = None,
-        rotary: tuple[Tensor, Tensor] | None = None,
+        rotary: tuple[Float["... pair"], Float["... pair"]] | None = None,
         store: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]] | None = None,
         attend: Callable[..., Tensor] = attention,
     ) -> Float["batch position d_model"]:

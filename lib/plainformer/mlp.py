@@ -63,7 +63,7 @@ class MixtureOfExperts(nn.Module):
         self.n_active = config.n_active_experts
 
     def forward(self, x: Float["... d_model"]) -> Float["... d_model"]:
-        tokens = x.flatten(0, -2)
+        tokens = x.reshape(-1, x.shape[-1])
         weights, chosen = route(self.router(tokens), self.n_active)
         mixed = torch.zeros_like(tokens)
         for n, expert in enumerate(self.experts):

@@ -61,11 +61,11 @@ class Transformer(nn.Module):
         is in it. ``last_only``: of each row's last real token only, (batch, 1, n_vocab): all that decoding needs.
         """
         x = self.states(ids, lengths=lengths, token_types=token_types, cache=cache)
+        if self.config.output == "pooled":
+            return self.pool(x[:, 0]).tanh()
         if last_only:
             last = torch.tensor(real_lengths(ids, lengths), device=ids.device) - 1
             x = x[torch.arange(len(last), device=ids.device), last][:, None]
-        if self.config.output == "pooled":
-            return self.pool(x[:, 0]).tanh()
         return x if self.config.output == "states" else self.logits(x)
 
     def states(
@@ -79,6 +79,7 @@ class Transformer(nn.Module):
         """The stream after the last norm: what the unembedding reads."""
         config, n_new = self.config, real_lengths(ids, lengths)
         if cache is not None:
+            cache.check_fits(config, self.embed.weight.dtype)
             cache.check_room(n_new)
         start = cache.lengths if cache is not None else [0] * len(n_new)
         x, rotary = embed(self, ids, start, n_new, token_types)
@@ -108,8 +109,8 @@ class EncoderDecoder(nn.Module):
 
     def __init__(self, config: Config, *, attend: Callable[..., Tensor] = attention):
         super().__init__()
-        if not config.n_encoder_layers or config.positions not in ("sinusoidal", "none"):
-            raise ValueError("an EncoderDecoder needs n_encoder_layers ≥ 1 and sinusoidal positions (or none).")
+        if not config.n_encoder_layers:
+            raise ValueError("n_encoder_layers=0: an EncoderDecoder needs an encoder; one stack is a Transformer.")
         self.config, self.attend = config, attend
         self.embed = Embedding(config.n_vocab, config.d_model)
         self.encoder = nn.ModuleList(Block(config) for _ in range(config.n_encoder_layers))

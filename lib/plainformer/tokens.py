@@ -130,7 +130,8 @@ class Tokenizer:
     def decode_bytes(self, ids: Iterable[int]) -> bytes:
         """The bytes of the ids, one after the other. Raises ``ValueError`` for an id outside the vocabulary."""
         if isinstance(ids, str | bytes) or not isinstance(ids, Iterable):
-            raise TypeError(f"an id is an int, got a sequence of another kind: {type(ids).__name__}. To read text, call encode.")
+            kind = type(ids).__name__
+            raise TypeError(f"an id is an int, got a sequence of another kind: {kind}. To read text, call encode.")
         return b"".join(self.vocabulary[self._checked(i)] for i in ids)
 
     def decode(self, ids: Iterable[int]) -> str:

@@ -164,6 +164,34 @@ def test_heads_equal_torch_multihead_attention():
         torch.testing.assert_close(theirs.out_proj(joined), output)
 
 
+# --- causal, without and with another mask ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("queries", [1, QUERIES, KEYS])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("name", ["none", "window", "padding", "a mask a head", "any, with a query that sees nothing"])
+def test_causal_is_the_mask_and_the_past(name, dtype, queries):
+    """The last query stands at the last key, so that fewer queries are a text's last ones."""
+    (q, k, v), mask = draw(dtype, size=2.0, queries=queries), every_mask()[name]
+    if mask is not None and mask.shape[-2] != 1:
+        rows = torch.arange(queries) % QUERIES
+        mask = mask[..., rows, :]
+    past = masks.causal(queries, KEYS)
+    weights, outputs = by_loop(q, k, v, past if mask is None else mask & past)
+    of_weights, of_outputs = budget(q, k, v)
+    assert (attention_weights(q, k, mask, causal=True).double() - weights).abs().max() <= of_weights
+    for attend in BOTH:
+        assert (attend(q, k, v, mask, causal=True).double() - outputs).abs().max() <= of_outputs
+
+
+@pytest.mark.parametrize("mask", [None, torch.ones(KEYS, QUERIES, dtype=torch.bool)], ids=["no mask", "mask"])
+@pytest.mark.parametrize("attend", BOTH)
+def test_causal_with_more_queries_than_keys_is_refused(attend, mask):
+    q, k, v = draw(queries=KEYS, keys=QUERIES)
+    with pytest.raises(ValueError, match=r"1 ≤ n_query ≤ n_key, got n_query=7, n_key=5"):
+        attend(q, k, v, mask, causal=True)
+
+
 # --- what holds for any weights --------------------------------------------------------------------------------------
 
 
