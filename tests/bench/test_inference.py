@@ -186,7 +186,7 @@ def test_prefill(contenders, dtype, text, in_turn, record):
 
 def test_int8_weights_cost_less_than_a_hundredth_of_the_loss(folder, text, record):
     model = load(folder(torch.float32), "smollm2-135m", attend=fast_attention)
-    ids = text[:, : N_PREFILL + 1]
+    ids = text[:, :513]  # the text is repeated behind its 600 tokens, and a repeated text is easy
     models = {"float32": fast.prepare(model), "int8": fast.prepare(model, int8=True)}
     models["int8, bfloat16"] = fast.prepare(model, dtype=torch.bfloat16, int8=True)
     loss = {what: next_token_loss(one(ids[:, :-1]), ids).item() for what, one in models.items()}
@@ -197,7 +197,7 @@ def test_int8_weights_cost_less_than_a_hundredth_of_the_loss(folder, text, recor
 
 
 PEAK_MEMORY = """
-import json, resource, sys, torch
+import sys, torch
 sys.path.insert(0, sys.argv[1])
 torch.set_num_threads(2)
 from test_inference import CONFIG, HuggingFace, Ours, decode
@@ -211,11 +211,13 @@ elif what == "fast":
     one = Ours(fast.prepare(load(folder, "smollm2-135m", dtype=getattr(torch, sys.argv[4]), attend=fast_attention)))
 if what != "torch alone":
     decode(one, torch.arange(128)[None])
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+# not ru_maxrss: a new process starts with the peak of the one that started it
+status = dict(line.split(":", 1) for line in open("/proc/self/status"))
+print(status["VmHWM"].split()[0])
 """
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="ru_maxrss is in other units elsewhere")
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_peak_memory(folder, dtype, record):
     name = str(dtype).removeprefix("torch.")
 

@@ -153,11 +153,12 @@ def test_the_compiled_step_gives_the_same_logits(choices, n_sequences, int8):
     assert float(ran.stdout) <= CLOSE
 
 
-def test_int8_is_the_weight_to_half_a_scale():
-    weight = torch.randn(7, 12) * torch.logspace(-6, 3, 7)[:, None]
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
+def test_int8_is_the_weight_to_half_a_scale(dtype):
+    weight = (torch.randn(70, 12) * torch.logspace(-6, 3, 70)[:, None]).to(dtype)
     weight[3] = 0
     integers, scale = fast.quantise(weight)
-    assert integers.dtype == torch.int8 and integers.abs().max() == 127
+    assert integers.dtype == torch.int8 and integers.max() == 127 and integers.min() == -127
     assert ((integers * scale[:, None] - weight).abs() <= 0.5001 * scale[:, None]).all()
 
 
