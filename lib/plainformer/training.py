@@ -35,7 +35,7 @@ def next_token_loss(
             f"logits of T positions need T + 1 ids, got {tuple(logits.shape)} and {tuple(ids.shape)}. "
             "Usual cause: the model was given all ids; give it ids[:, :-1]."
         )
-    return F.cross_entropy(_wide(logits[real]), ids[:, 1:][real])
+    return F.cross_entropy(_wide(logits).flatten(0, 1), ids[:, 1:].masked_fill(~real, -100).flatten())  # -100: none
 
 
 def chunked_loss(
