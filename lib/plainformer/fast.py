@@ -60,7 +60,7 @@ def _n_threads() -> int:
     return torch.get_num_threads()
 
 
-def quantise(weight: Float["d_out d_in"]) -> tuple[Tensor, Float["d_out"]]:
+def quantise(weight: Float["d_out d_in"]) -> tuple[Int["d_out d_in"], Float["d_out"]]:
     """Integers −127 … 127 and one scale a row: ``integers * scale[:, None]`` is the weight to half a scale.
 
     LLM.int8() scales rows of weights so (Dettmers et al. 2022, section 2.1); the stream stays as it is here.

@@ -16,6 +16,7 @@ from plainformer.checkpoints import Checkpoint, CheckpointError, open_checkpoint
 from plainformer.config import Config, preset
 from plainformer.config_file import family_of_file, family_of_preset, read_config, table_of
 from plainformer.model import Transformer
+from plainformer.shapes import Float
 from plainformer.tokenizer_file import from_visible
 from plainformer.tokens import Tokenizer
 from plainformer.weight_names import Names, Row
@@ -52,7 +53,7 @@ def load(
     return model
 
 
-def export(model: Transformer, family: str, *, kind: str = "safetensors") -> dict[str, Tensor]:
+def export(model: Transformer, family: str, *, kind: str = "safetensors") -> dict[str, Float["..."]]:
     """The weights under the names, and in the layout, that files of this kind have: `load` undone.
 
     What needs no new layout shares its memory with the model. A tied unembedding is left out, as files do.

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from plainformer.config import Config
 from plainformer.positions import convert_pairing
+from plainformer.shapes import Float
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,7 @@ class Row:
         stacked = (sum(shape[0] for shape in shapes), *shapes[0][1:])
         return stacked[::-1] if self.transpose else stacked
 
-    def read(self, stored: Tensor, n_rows: list[int], config: Config) -> list[Tensor]:
+    def read(self, stored: Float["..."], n_rows: list[int], config: Config) -> list[Float["..."]]:
         """The file's tensor as ours, one for each name in ``to``."""
         turned = stored.T if self.transpose and stored.dim() == 2 else stored
         parts = [turned.contiguous()]  # a view of the file, where nothing has to move
@@ -42,7 +43,7 @@ class Row:
             parts = [part.clone(memory_format=torch.contiguous_format) for part in turned.split(n_rows)]
         return [self._paired(part, config, self.pairing, config.pairing) for part in parts]
 
-    def write(self, parts: list[Tensor], config: Config) -> Tensor:
+    def write(self, parts: list[Float["..."]], config: Config) -> Float["..."]:
         """`read` undone."""
         parts = [self._paired(part, config, config.pairing, self.pairing) for part in parts]
         stacked = torch.cat(parts) if len(parts) > 1 else parts[0]

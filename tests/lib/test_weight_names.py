@@ -69,13 +69,13 @@ def test_the_second_name_of_a_stacked_row_is_not_written_by_itself():
 def test_a_transposed_stack_is_cut_into_parts_of_our_sizes():
     """Query, key and value of unequal widths; each entry says where it stood."""
     row = NAMES.ours("model.h.0.qkv.weight")[0]
-    stored = torch.arange(6).view(6, 1) * 100 + torch.arange(8)  # (in, out)
+    stored = torch.arange(6.0).view(6, 1) * 100 + torch.arange(8.0)  # (in, out)
     q, k, v = row.read(stored, [4, 3, 1], CONFIG)
     assert row.stored_shape([(4, 6), (3, 6), (1, 6)]) == (6, 8)
     assert q.tolist() == [[i * 100 + o for i in range(6)] for o in range(4)]
     assert k.tolist() == [[i * 100 + o for i in range(6)] for o in range(4, 7)] and v.shape == (1, 6)
     assert row.write([q, k, v], CONFIG).equal(stored)
-    bias = torch.arange(8)
+    bias = torch.arange(8.0)
     assert row.stored_shape([(4,), (3,), (1,)]) == (8,)
     assert [part.tolist() for part in row.read(bias, [4, 3, 1], CONFIG)] == [[0, 1, 2, 3], [4, 5, 6], [7]]
     assert row.write(row.read(bias, [4, 3, 1], CONFIG), CONFIG).equal(bias)
