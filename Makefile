@@ -24,7 +24,7 @@ book: .venv/installed  ## build the HTML book into _build/html
 lab: .venv/installed  ## open JupyterLab with your own copy of the exercises (in work/)
 	@python -m classroom.lab
 
-test: .venv/installed  ## run every test (two to five minutes on 2 cores)
+test: .venv/installed  ## run every test (about ten minutes on 2 cores)
 	@python -m pytest -n 2 --dist loadfile
 
 lint: .venv/installed  ## ruff on every Python file
