@@ -19,6 +19,7 @@ from plainformer.attention import fast_attention
 from plainformer.cache import Cache
 from plainformer.inputs import embed
 from plainformer.model import Transformer
+from plainformer.norms import RMSNorm
 from plainformer.shapes import Float, Int
 
 _FEW = 16  # up to so many rows reading the weights takes longer than multiplying
@@ -92,16 +93,31 @@ class Linear(nn.Module):
         self.register_buffer("bias", None if bias is None else bias.detach().to(dtype))
 
     def forward(self, x: Float["... d_in"]) -> Float["... d_out"]:
-        n_rows = x.numel() // x.shape[-1]
+        n_rows, plain = x.numel() // x.shape[-1], self.scale is None
         if torch.compiler.is_compiling() and n_rows == 1:  # a sum along rows, which the compiler deals out to threads
             wide = torch.promote_types(x.dtype, torch.float32)
             y = (self.weight.to(wide) * x.reshape(-1).to(wide)).sum(-1)
-            y = (y if self.scale is None else y * self.scale).to(x.dtype).view(*x.shape[:-1], len(self.weight))
-        elif self.scale is None:
+            y = (y if plain else y * self.scale).to(x.dtype).view(*x.shape[:-1], len(self.weight))
+        elif plain:
             return linear(x, self.weight, self.bias)
         else:
             y = F.linear(x, self.weight.to(x.dtype)) * self.scale
         return y if self.bias is None else y + self.bias
+
+
+class FastRMSNorm(nn.Module):
+    """`RMSNorm` in five short operations, where torch's own takes twice as many for a single row."""
+
+    def __init__(self, weight: Tensor, eps: float, dtype: torch.dtype):
+        super().__init__()
+        self.wide = torch.promote_types(dtype, torch.float32)
+        self.register_buffer("weight", weight.detach().to(dtype))
+        self.register_buffer("eps", torch.tensor(eps, dtype=self.wide), persistent=False)
+
+    def forward(self, x: Float["... d_model"]) -> Float["... d_model"]:
+        length = torch.linalg.vector_norm(x, dim=-1, keepdim=True, dtype=self.wide)
+        scale = torch.addcmul(self.eps, length, length, value=1 / x.shape[-1]).rsqrt()
+        return (x * scale).to(x.dtype) * self.weight
 
 
 class FastTransformer(Transformer):
@@ -113,6 +129,8 @@ class FastTransformer(Transformer):
         for name, module in list(model.named_modules()):
             if type(module) is nn.Linear:
                 self.set_submodule(name, Linear(module.weight, module.bias, dtype, int8=int8))
+            elif type(module) is RMSNorm:
+                self.set_submodule(name, FastRMSNorm(module.weight, module.eps, dtype))
             else:
                 own = self.get_submodule(name)
                 for part, parameter in module.named_parameters(recurse=False):
@@ -120,7 +138,7 @@ class FastTransformer(Transformer):
         if model.config.output == "logits" and model.config.tied:
             self.unembed = Linear(self.embed.weight, None, dtype, int8=int8)
         self.eval()
-        compile_ = functools.partial(torch.compile, dynamic=True) if compiled else lambda function: function
+        compile_ = torch.compile if compiled else lambda function: function
         self._several_blocks, self._output = compile_(_several_blocks), compile_(Linear.forward)
 
     @torch.no_grad()
@@ -158,7 +176,7 @@ class FastTransformer(Transformer):
         keys, values = cache.keys[..., start:end, :], cache.values[..., start:end, :]
         for n in range(0, len(self.blocks), _BLOCKS_AT_ONCE):
             some = slice(n, n + _BLOCKS_AT_ONCE)
-            x = self._several_blocks(tuple(self.blocks[some]), x, rotary, keys[some], values[some])
+            x = self._several_blocks(tuple(self.blocks[some]), x, rotary, _growing(keys[some]), _growing(values[some]))
         cache.advance(n_new)
         return self.final_norm(x) if self.config.norm_placement == "pre" else x
 
@@ -175,6 +193,13 @@ def _several_blocks(
         store: Callable = functools.partial(_store_last, keys[n], values[n])
         x = block(x, rotary=rotary, store=store, attend=fast_attention)
     return x
+
+
+def _growing(kept: Tensor) -> Tensor:
+    """Tells the compiler that only this length changes: products of sizes that it knows are a third quicker."""
+    if kept.shape[3] > 1:  # a length of one is a case of its own to it
+        torch._dynamo.mark_dynamic(kept, 3)
+    return kept
 
 
 def _store_last(keys: Tensor, values: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:

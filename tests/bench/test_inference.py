@@ -88,9 +88,12 @@ class Ours:
         self.cache = Cache(CONFIG, len(ids), ids.shape[1] + n_more, dtype=self.model.embed.weight.dtype)
         return self.model(ids, cache=self.cache, last_only=True)[:, -1].argmax(-1, keepdim=True)
 
-    @torch.no_grad()
     def step(self, ids: torch.Tensor) -> torch.Tensor:
-        return self.model(ids, cache=self.cache, last_only=True)[:, -1].argmax(-1, keepdim=True)
+        return self.scores(ids).argmax(-1, keepdim=True)
+
+    @torch.no_grad()
+    def scores(self, ids: torch.Tensor) -> torch.Tensor:
+        return self.model(ids, cache=self.cache, last_only=True)[:, -1]
 
 
 class HuggingFace:
@@ -105,11 +108,14 @@ class HuggingFace:
         self.cache = None
         return self.step(ids)
 
-    @torch.no_grad()
     def step(self, ids: torch.Tensor) -> torch.Tensor:
+        return self.scores(ids).argmax(-1, keepdim=True)
+
+    @torch.no_grad()
+    def scores(self, ids: torch.Tensor) -> torch.Tensor:
         out = self.model(ids, past_key_values=self.cache, use_cache=True, logits_to_keep=1)
         self.cache = out.past_key_values
-        return out.logits[:, -1].argmax(-1, keepdim=True)
+        return out.logits[:, -1]
 
 
 def decode(contender, prompt: torch.Tensor, tokens: list | None = None) -> float:
@@ -165,6 +171,24 @@ def test_decode(contenders, dtype, text, in_turn, record):
     if dtype == torch.float32:
         assert agree["fast"] == agree["fast, compiled"] == agree["plain"] == N_NEW + 1
     assert not missed
+
+
+def test_steps_are_as_exact_as_theirs(contenders, folder, dtype, text, record):
+    """Greedy tokens of two bfloat16 models part at the first near-tie: the distance from exact logits tells more."""
+    name, n_steps = str(dtype).removeprefix("torch."), 128
+    ids = text[:, : N_PROMPT + n_steps]
+    with torch.no_grad():
+        exact = load(folder(dtype), "smollm2-135m", dtype=torch.float64)(ids)[0, N_PROMPT:]
+    off = {}
+    for what, one in contenders.items():
+        one.read(ids[:, :N_PROMPT], n_steps)
+        logits = torch.cat([one.scores(ids[:, n : n + 1]) for n in range(N_PROMPT, N_PROMPT + n_steps)]).double()
+        off[what] = (logits - exact).square().mean().sqrt().item()
+    for what in ("plain", "fast", "fast, compiled"):
+        ratio = record(
+            f"distance of logits from float64, {name}", what, "Hugging Face", [off[what] / off["Hugging Face"]]
+        )
+        assert ratio < 1.5
 
 
 def test_prefill(contenders, dtype, text, in_turn, record):
