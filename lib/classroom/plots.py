@@ -83,6 +83,46 @@ def curves(
     return Picture(figure, f"{y_label} over {x_label}: {', '.join(series)}")
 
 
+def bars(
+    labels: Sequence[str],
+    series: Mapping[str, Sequence[float]],
+    *,
+    x_label: str,
+    stacked: bool = False,
+    x_log: bool = False,
+    number: str = "",
+) -> Picture:
+    """Lying bars, a row a label and a colour a series: side by side, or stacked into a whole.
+
+    ``number`` is the format in which each bar's length is written at its end, such as ".0%"; empty for none.
+    """
+    if stacked and (x_log or number):
+        raise ValueError("parts of a whole stand on a linear axis, without numbers at their ends.")
+    height = 0.34 if stacked else 0.17 + 0.17 * len(series)
+    figure, (ax,) = _new(5.4, 1.0 + height * len(labels))
+    left, size = [0.0] * len(labels), 0.7 if stacked else 0.7 / len(series)
+    for n, ((name, values), (colour, *_), hatch) in enumerate(zip(series.items(), _SERIES, ("", "//", "..", "xx"))):
+        if len(values) != len(labels):
+            raise ValueError(f"series {name!r} has {len(values)} values for {len(labels)} labels.")
+        at = [row + (0 if stacked else (n - (len(series) - 1) / 2) * size) for row in range(len(labels))]
+        # hatched too: neighbours differ in print and for every eye
+        drawn = ax.barh(at, values, size, left=left, color=colour, hatch=hatch, edgecolor="white", label=name)
+        if number:
+            ax.bar_label(drawn, [f"{value:{number}}" for value in values], padding=3, fontsize=8)
+        if stacked:
+            left = [a + b for a, b in zip(left, values)]
+    if x_log:
+        _log_axis(ax, "x")
+    ax.set_yticks(range(len(labels)), labels)
+    ax.invert_yaxis()
+    ax.set_xlabel(x_label)
+    if number:
+        ax.margins(x=0.15)
+    if len(series) > 1:
+        figure.legend(loc="outside upper center", ncols=len(series), fontsize=9, frameon=False)
+    return Picture(figure, f"{x_label} of {', '.join(labels)}" + (f": {', '.join(series)}" if len(series) > 1 else ""))
+
+
 def attention_maps(
     maps: Mapping[str, Sequence[Sequence[float]]], tokens: Sequence[str], *, numbers: bool = False
 ) -> Picture:
@@ -108,3 +148,36 @@ def attention_maps(
         ax.set_xlabel("looked at", fontsize=9)
     axes[0].set_ylabel("looking", fontsize=9)
     return Picture(figure, f"attention weights of {len(tokens)} tokens: {', '.join(maps)}")
+
+
+def pattern_grid(rows: Mapping[str, Sequence[Sequence[Sequence[float]]]], column: str) -> Picture:
+    """Many small attention maps for comparing: a labelled row of maps a key, columns numbered from 1 as ``column`` n."""
+    (n_columns,) = {len(maps) for maps in rows.values()}
+    figure = Figure(figsize=(0.9 + 0.7 * n_columns, 0.35 + 0.7 * len(rows)), layout="constrained")
+    grid = figure.subplots(len(rows), n_columns, squeeze=False)
+    for (name, maps), axes in zip(rows.items(), grid):
+        for ax, weights in zip(axes, maps):
+            ax.imshow(weights, cmap="Blues", vmin=0, vmax=1)
+            ax.set(xticks=[], yticks=[])
+            ax.spines[:].set(color=GREY, linewidth=0.5)
+        axes[0].set_ylabel(name, rotation=0, ha="right", va="center", fontsize=9)
+    for n, ax in enumerate(grid[0]):
+        ax.set_title(f"{column} {n + 1}", fontsize=8)
+    return Picture(figure, f"attention patterns, {n_columns} a row: {', '.join(rows)}")
+
+
+def points(rows: Mapping[str, Sequence[float]], *, x_label: str, reference: float = 0.0) -> Picture:
+    """A row a label and a dot a value, such as one a seed, with a stroke at their mean; a line at ``reference``.
+
+    The dots show the spread that a mean and an error bar would sum up.
+    """
+    figure, (ax,) = _new(5.4, 0.9 + 0.3 * len(rows))
+    ax.axvline(reference, color=GREY, linewidth=1)
+    for at, values in enumerate(rows.values()):
+        ax.plot(values, [at] * len(values), "o", color=BLUE, markersize=5, alpha=0.55, markeredgewidth=0)
+        ax.plot([sum(values) / len(values)], [at], "|", color=VERMILION, markersize=15, markeredgewidth=2)
+    ax.set_yticks(range(len(rows)), list(rows))
+    ax.set_ylim(len(rows) - 0.5, -0.5)  # the first row on top
+    ax.set_xlabel(x_label)
+    ax.grid(alpha=0.25, axis="x")
+    return Picture(figure, f"{x_label} of {', '.join(rows)}: each value, and the mean")
