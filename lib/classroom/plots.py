@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 import struct
 from collections.abc import Mapping, Sequence
 
@@ -10,8 +11,16 @@ from matplotlib.figure import Figure
 
 # Okabe and Ito's palette: told apart by readers with any common colour vision, and in print
 BLUE, ORANGE, GREEN, VERMILION, GREY = "#0072B2", "#E69F00", "#009E73", "#D55E00", "#666666"
+PURPLE, BLACK = "#CC79A7", "#222222"
 _DPI = 100  # of the page; the file has twice as many
-_SERIES = [(BLUE, "o", "-"), (VERMILION, "s", "--"), (GREEN, "^", "-."), (ORANGE, "D", ":")]
+_SERIES = [
+    (BLUE, "o", "-"),
+    (VERMILION, "s", "--"),
+    (GREEN, "^", "-."),
+    (ORANGE, "D", ":"),
+    (PURPLE, "v", "-"),
+    (BLACK, "x", "--"),
+]
 
 
 class Picture:
@@ -63,14 +72,13 @@ def curves(
     y_zero: bool = False,
 ) -> Picture:
     """One line a series over the same x; the label stands at the line's end, so no colour has to be looked up."""
+    if len(series) > len(_SERIES):
+        raise ValueError(f"{len(series)} series: more than {len(_SERIES)} lines cannot be told apart.")
     figure, (ax,) = _new(5.4, 3.2)
     for (name, y), (colour, marker, style) in zip(series.items(), _SERIES):
         if len(y) != len(x):
             raise ValueError(f"series {name!r} has {len(y)} points, x has {len(x)}.")
         ax.plot(x, y, color=colour, marker=marker, linestyle=style, markersize=4.5, label=name)
-        ax.annotate(
-            name, (x[-1], y[-1]), xytext=(7, 0), textcoords="offset points", va="center", color=colour, fontsize=9
-        )
     if x_log:
         _log_axis(ax, "x", x_ticks)
     if y_log:
@@ -80,7 +88,24 @@ def curves(
     ax.set_xlabel(x_label)
     ax.set_ylabel(y_label)
     ax.grid(alpha=0.25)
+    _name_ends(figure, ax, (x[-1], {name: y[-1] for name, y in series.items()}))
     return Picture(figure, f"{y_label} over {x_label}: {', '.join(series)}")
+
+
+def _name_ends(figure: Figure, ax, ends: tuple[float, Mapping[str, float]]) -> None:
+    """Each line's name beside its end; names that would cover each other are moved apart."""
+    x, heights = ends
+    figure.draw_without_rendering()  # fixes the limits, from which places in points follow
+    points = {name: ax.transData.transform((x, y))[1] * 72 / figure.dpi for name, y in heights.items()}
+    line, lowest = 11.0, -math.inf
+    colours = {name: colour for name, (colour, *_) in zip(heights, _SERIES)}
+    for name in sorted(points, key=points.get):
+        place = max(points[name], lowest + line)
+        ax.annotate(
+            name, (x, heights[name]), xytext=(7, place - points[name]), textcoords="offset points",
+            va="center", color=colours[name], fontsize=9,
+        )  # fmt: skip
+        lowest = place
 
 
 def bars(
@@ -151,7 +176,7 @@ def attention_maps(
 
 
 def pattern_grid(rows: Mapping[str, Sequence[Sequence[Sequence[float]]]], column: str) -> Picture:
-    """Many small attention maps for comparing: a labelled row of maps a key, columns numbered from 1 as ``column`` n."""
+    """Many small attention maps for comparing: a labelled row of maps a key, columns numbered as ``column`` n."""
     (n_columns,) = {len(maps) for maps in rows.values()}
     figure = Figure(figsize=(0.9 + 0.7 * n_columns, 0.35 + 0.7 * len(rows)), layout="constrained")
     grid = figure.subplots(len(rows), n_columns, squeeze=False)
