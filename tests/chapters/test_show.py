@@ -52,6 +52,9 @@ def test_a_prediction_hides_its_answer_in_a_fold():
 FIGURES = {
     "curves": lambda: plots.curves([1, 2, 4], {"a": [1, 2, 3], "b": [3, 2, 1]}, x_label="x", y_label="y", x_log=True),
     "maps": lambda: plots.attention_maps({"m": [[1, 0], [0.5, 0.5]]}, ["a", " b"], numbers=True),
+    "grid": lambda: plots.pattern_grid({"a": [[[1, 0], [0.5, 0.5]]], "b": [[[1, 0], [0, 1]]]}, "head"),
+    "points": lambda: plots.points({"a": [0.1, 0.3], "b": [-0.2, 0.0]}, x_label="x"),
+    "bars": lambda: plots.bars(["a", "b"], {"x": [1, 2], "y": [2, 3]}, x_label="x", number=".1f"),
 }
 
 
