@@ -267,7 +267,15 @@ def _type(value: Any) -> str:
 
 
 def _spelled(what: str, arguments: Mapping[str, Any]) -> str:
-    return f"{what}({', '.join(f'{name}={value!r}' for name, value in arguments.items())})"
+    return f"{what}({', '.join(f'{name}={_argument(value)}' for name, value in arguments.items())})"
+
+
+def _argument(value: Any) -> str:
+    """As one would type it, but a tensor by its shape, and nothing that fills a screen."""
+    if _is_tensor(value) and value.ndim:
+        return f"<tensor of shape {tuple(value.shape)}>"
+    text = repr(value)
+    return text if len(text) <= 60 else f"<{type(value).__name__}>"
 
 
 def _last_line(error: BaseException, function: Callable) -> str:
