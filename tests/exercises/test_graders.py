@@ -88,7 +88,7 @@ def test_the_visible_check_names_every_slip(assignment, right):
 
 @pytest.fixture(scope="module")
 def graded(assignment, tmp_path_factory):
-    """Submissions with at most one slip a problem, so that the whole table costs few runs; and their pages."""
+    """Submissions with several slips each, so that the whole table costs few runs; and what each cell answered."""
     folder = tmp_path_factory.mktemp("slips")
     released = build(assignment.name, folder) / f"{assignment.name}.ipynb"
     config, reference = course.settings(folder), course.answers(assignment.source)
@@ -108,16 +108,16 @@ def graded(assignment, tmp_path_factory):
 
 
 def pack(assignment: Assignment) -> list[dict[str, str]]:
-    rounds: list[dict[str, str]] = []
+    """Each slip in some round, and no two slips of a round in answers of the same name."""
+    rounds: list[tuple[dict[str, str], set[str]]] = []
     for check, known in assignment.catalogue.items():
-        for says in known:
-            place = problem(assignment, check)
-            free = (slips for slips in rounds if place not in {problem(assignment, other) for other in slips})
-            slips = next(free, None)
-            if slips is None:
-                rounds.append(slips := {})
+        for says, answers in known.items():
+            slips, taken = next((one for one in rounds if not one[1] & {*answers} and check not in one[0]), ({}, set()))
+            if not slips:
+                rounds.append((slips, taken))
             slips[check] = says
-    return rounds
+            taken |= {*answers}
+    return [slips for slips, _ in rounds]
 
 
 def problem(assignment: Assignment, check: str) -> str:

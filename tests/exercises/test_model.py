@@ -1,0 +1,103 @@
+"""Exercise 08: what its checks take for right, held against modules and formulas that they do not use."""
+
+import math
+
+import pytest
+import torch
+
+from classroom.checks import model as checks
+from classroom.checks import model_answers as known
+from classroom.checks.expect import CheckFailed
+from classroom.checks.tensors import numbers
+from plainformer.config import Config, preset
+from plainformer.heads import split
+from plainformer.model import Transformer
+from plainformer.parameters import total
+
+PROBLEM_2 = Config(n_vocab=50, d_model=24, n_heads=6, n_kv_heads=3, d_ff=20, n_context=9, n_layers=5, positions="none")
+
+
+def test_the_shapes_of_problem_2_are_those_of_a_model_that_runs():
+    seen = {}
+
+    def watching(q, k, v, mask=None, *, causal=False):
+        weights = (q @ k.transpose(-2, -1)).softmax(-1)
+        seen["queries"], seen["weights"] = q.shape, weights.shape
+        return weights @ v
+
+    model = Transformer(PROBLEM_2, attend=watching)
+    block = model.blocks[-1]
+    block.attn.key.register_forward_hook(lambda m, i, out: seen.update(keys=split(out, 3).shape))
+    block.attn.out.register_forward_hook(lambda m, i, out: seen.update(joined=i[0].shape))
+    block.mlp.down.register_forward_hook(lambda m, i, out: seen.update(hidden=i[0].shape))
+    block.register_forward_hook(lambda m, i, out: seen.update(leaves=out.shape))
+    ids = torch.zeros(known.B, known.T, dtype=torch.int64)
+    seen["logits"] = model(ids).shape
+    assert seen == {**known.IN_ATTENTION, **known.AROUND, "logits": known.AT_THE_END["logits"]}
+    assert model(ids, last_only=True).shape == known.AT_THE_END["last_only"]
+
+
+def test_sizes_of_problem_2_differ_so_that_none_can_stand_for_another():
+    c = PROBLEM_2
+    sizes = [known.B, known.T, c.n_layers, c.d_model, c.n_heads, c.n_kv_heads, c.d_head, c.d_ff, c.n_vocab]
+    assert len({*sizes, c.n_kv_heads * c.d_head}) == len(sizes) + 1 and c.d_ff != 4 * c.d_model
+
+
+@pytest.mark.parametrize("name", ["gpt2-small", "llama-2-7b"])
+def test_shapes_from_sizes_fit_the_weights_that_make_them(name):
+    with torch.device("meta"):
+        model = Transformer(preset(name))
+    shapes = known.shapes_in(preset(name), 2, 3)
+    for module, layer in model.named_modules():
+        if isinstance(layer, torch.nn.Linear) and module in shapes:
+            assert shapes[module] == (2, 3, layer.out_features)
+
+
+def test_heads_are_pytorch_s():
+    x, *weights = numbers(2, 5, 12), *(numbers(12, 12, key=n) for n in range(1, 5))
+    theirs = torch.nn.MultiheadAttention(12, 3, bias=False, batch_first=True, dtype=torch.float64)
+    theirs.in_proj_weight.data = torch.cat([W.T for W in weights[:3]])
+    theirs.out_proj.weight.data = weights[3].T
+    mask = torch.ones(5, 5, dtype=torch.bool).triu(1)
+    right, _ = theirs(x, x, x, attn_mask=mask, need_weights=False)
+    torch.testing.assert_close(known.heads(x, *weights, n_heads=3), right.detach(), atol=1e-10, rtol=0)
+
+
+def test_the_suspect_s_heads_hold_two_positions_each():
+    """Eighteen pieces of six positions fill three heads in order: six pieces, two whole positions, a head."""
+    from plainformer.attention import attention
+
+    def suspect(x, W_Q, W_K, W_V, W_O, n_heads):
+        B, T, d = x.shape
+        q, k, v = ((x @ W).view(B, n_heads, T, d // n_heads) for W in (W_Q, W_K, W_V))
+        return attention(q, k, v, causal=True).reshape(B, T, d) @ W_O
+
+    right = [[source // 2 == reader // 2 and source <= reader for source in range(6)] for reader in range(6)]
+    assert checks._sees(suspect) == right
+
+
+def test_the_numbers_of_the_last_step():
+    config = preset("smollm2-135m")
+    logits = 4 * 16 * 2048 * config.n_vocab
+    assert pytest.approx(logits / (4 * total(config))) == known.RATIO
+    assert config.tied and math.isclose(known.RATIO, 11.973, abs_tol=5e-4)
+
+
+def test_one_chunk_s_worth_of_copies_is_allowed_and_all_rows_are_not():
+    def rows(states, targets, unembed, n_chunk, at_once=1):
+        picked = zip(states.split(at_once * n_chunk), targets.split(at_once * n_chunk))
+        return sum(-(x @ unembed.T).log_softmax(-1).gather(1, y[:, None]).sum().item() for x, y in picked) / len(states)
+
+    checks.frugal(rows)
+    with pytest.raises(CheckFailed, match="all rows are there at once"):
+        checks.frugal(lambda **given: rows(**given, at_once=9))
+
+
+def test_a_trace_without_the_model_s_own_shape_is_told_where_it_stands():
+    def trace(model, ids):
+        found = known.shapes_in(model.config, *ids.shape)
+        del found[""]
+        return found
+
+    with pytest.raises(CheckFailed, match="begins with it"):
+        checks.traced(trace)
