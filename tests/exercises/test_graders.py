@@ -146,7 +146,7 @@ def test_every_slip_loses_its_points_and_is_told_so(assignment, graded):
 
 
 def test_right_answers_in_any_style_get_full_marks_and_the_class_its_own(assignment, tmp_path):
-    rows = {row.student: row for row in demo.grade(assignment.name, tmp_path / "demo")}
+    rows = {row.student: row for row in demo.grade(assignment.name, tmp_path / "demo", feedback=False)}
     assert {student for student, row in rows.items() if not row.as_expected} == set(), demo.table([*rows.values()])
     full = sum(cell.metadata.nbgrader.points for cell in assignment.source.cells if is_grade(cell) and is_code(cell))
     complete = [student for student, row in rows.items() if row.total == full]

@@ -37,8 +37,8 @@ class Row:
         return self.points == self.expected
 
 
-def grade(assignment: str, folder: Path) -> list[Row]:
-    """Grade the demonstration class of `assignment` in `folder`, with feedback pages and marks.csv.
+def grade(assignment: str, folder: Path, *, feedback: bool = True) -> list[Row]:
+    """Grade the demonstration class of `assignment` in `folder`, with marks.csv and, if asked for, feedback pages.
 
     Removes what an earlier run left there, and nothing else.
     """
@@ -55,7 +55,8 @@ def grade(assignment: str, folder: Path) -> list[Row]:
 
     course.autograde(config, assignment)
     marks = course.marks(config, assignment)
-    course.feedback(config, assignment)
+    if feedback:
+        course.feedback(config, assignment)
 
     tests = [cell.metadata.nbgrader for cell in nbformat.read(released, as_version=4).cells if is_grade(cell)]
     full = by_problem({test.grade_id: test.points for test in tests})
