@@ -59,7 +59,7 @@ def test_no_line_or_number_of_an_answer_or_a_hidden_test_is_released(name):
     # a line such as `)` or `d_head = d_model // n_heads` may stand in a cell that is given
     shared = {"d_head = d_model // n_heads", "return query + key + value + out + gate + up + down"}
     assert [line for line in secret if len(line) > 6 and line in given - shared] == []
-    for word in ("BEGIN SOLUTION", "END SOLUTION", "HIDDEN TEST", "hidden_test"):
+    for word in ("BEGIN SOLUTION", "END SOLUTION", "HIDDEN TEST", "hidden_test", "MARK SCHEME"):
         assert word not in released
     number = re.compile(r"\b\d[\d_,]{5,}\b")
     shown = {plain(n) for cell in read("exercises", name).cells for n in number.findall(cell.source.replace("{,}", ""))}

@@ -115,3 +115,12 @@ def test_a_traceback_through_a_hidden_test_is_cut():
         "### BEGIN HIDDEN TESTS\n1", metadata={"nbgrader": {"grade": False, "solution": True}}
     )
     assert StripHiddenTests().preprocess_cell(own, {}, 0)[0].source == own.source
+
+
+def test_feedback_keeps_the_task_and_not_its_marking_scheme():
+    cell = nbformat.v4.new_markdown_cell(
+        "Marked by hand.\n=== BEGIN MARK SCHEME ===\nfull: cites 98765\n=== END MARK SCHEME ==="
+    )
+    cell.metadata.nbgrader = {"grade_id": "p8-essay", "task": True, "grade": False, "solution": False, "points": 4}
+    stripped, _ = StripHiddenTests().preprocess_cell(cell, {}, 0)
+    assert "Marked by hand." in stripped.source and "98765" not in stripped.source

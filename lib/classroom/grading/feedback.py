@@ -13,8 +13,8 @@ import jinja2
 import nbgrader
 from nbconvert.exporters import TemplateExporter
 from nbconvert.preprocessors import Preprocessor
-from nbgrader.preprocessors import ClearHiddenTests
-from nbgrader.utils import is_grade
+from nbgrader.preprocessors import ClearHiddenTests, ClearMarkScheme
+from nbgrader.utils import is_grade, is_task
 
 from classroom.site import MATHJAX
 
@@ -70,13 +70,15 @@ def _nbgraders_template() -> str:
 
 
 class StripHiddenTests(LocalPage, ClearHiddenTests):
-    """Takes hidden tests, and tracebacks that quote them, out of a feedback page (nbgrader's own pages show them).
+    """Takes hidden tests, tracebacks that quote them and marking schemes out of a feedback page.
 
     It makes the page a `LocalPage` too, so that one name in nbgrader_config.py is enough.
     """
 
     def preprocess_cell(self, cell, resources, cell_index):
-        """Only test cells: a student's own cell may say whatever it likes."""
+        """Only test cells and tasks: a student's own cell may say whatever it likes."""
+        if is_task(cell):
+            return ClearMarkScheme(parent=self.parent).preprocess_cell(cell, resources, cell_index)
         if not is_grade(cell):
             return cell, resources
         whole = cell.source
