@@ -13,8 +13,8 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).resolve().parents[1]
-# Chapters that look back on the others and bring no module of their own.
-WITHOUT_MODULE = {"since_2017", "limits"}
+# Chapters that look back on the others and bring no module of their own, and the exercise that belongs to no chapter.
+WITHOUT_MODULE = {"since_2017", "limits", "bug_hunt"}
 FORBIDDEN = {"utils", "common", "helpers", "misc"}
 
 
