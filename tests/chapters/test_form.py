@@ -116,3 +116,19 @@ def test_a_label_names_one_thing():
 def test_hardly_a_chapter_is_without_a_picture():
     without = [stem for stem in STEMS if not pictures(stem)]
     assert len(without) <= 2, without
+
+
+@pytest.mark.parametrize("stem", STEMS)
+def test_a_claim_stands_last_in_its_cell_so_that_its_badge_shows(stem):
+    """A cell shows its last expression alone. A cell that the page leaves out may claim anywhere."""
+    for number, cell in enumerate(cells(stem)):
+        if cell["cell_type"] != "code" or "remove-cell" in cell["metadata"].get("tags", []):
+            continue
+        statements = ast.parse(cell["source"]).body
+        claiming = [n for n, statement in enumerate(statements) if makes_claim(statement)]
+        assert claiming in ([], [len(statements) - 1]), f"cell {number}"
+
+
+def makes_claim(statement: ast.stmt) -> bool:
+    calls = (node for node in ast.walk(statement) if isinstance(node, ast.Call))
+    return any(getattr(call.func, "id", "") in ("claim", "claims") for call in calls)
