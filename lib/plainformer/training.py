@@ -96,7 +96,7 @@ def warmup_inverse_sqrt(step: int, *, d_model: int, n_warmup: int = 4_000) -> fl
 def adamw_groups(model: nn.Module, weight_decay: float) -> list[dict]:
     """Parameters for ``torch.optim.AdamW``: matrices and tables decay, vectors (norms, biases) do not.
 
-    Each parameter stands in one group, once, a tied one too; frozen ones in none. Loshchilov and Hutter 2017.
+    Each parameter stands in one group, once, a tied one too; frozen ones in none. Loshchilov and Hutter 2019.
     """
     learned = [parameter for parameter in model.parameters() if parameter.requires_grad]
     return [
