@@ -22,7 +22,9 @@
     widenFigures();
     for (const formula of document.querySelectorAll("mjx-container:not([display])")) {
       const room = formula.parentElement.closest("p, li, td, dd, div");
-      formula.classList.toggle("pf-inline-wide", room !== null && formula.scrollWidth > room.clientWidth);
+      // a table gives its cells the width they need, and scrolls as a whole
+      const wide = room !== null && !formula.closest("table") && formula.scrollWidth > room.clientWidth;
+      formula.classList.toggle("pf-inline-wide", wide);
     }
     for (const box of document.querySelectorAll(WIDE)) {
       const scrolls = box.scrollWidth > box.clientWidth + 1 &&
