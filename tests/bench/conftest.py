@@ -36,7 +36,7 @@ def pytest_sessionfinish(session, exitstatus):
     if path is None or not rows or exitstatus not in (0, 1):  # a target that was missed is a result too
         return
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    machine = {"cores": cores, "threads": torch.get_num_threads(), "torch": torch.__version__}
+    machine = {"cores": cores, "threads": torch.get_num_threads(), "torch": torch.__version__.split("+")[0]}
     path.write_text(json.dumps({"machine": machine, "rows": rows}, indent=1, ensure_ascii=False) + "\n", "utf-8")
 
 
