@@ -15,6 +15,7 @@ from classroom.checks import attention_answers as known
 from classroom.checks.attention_slips import CATALOGUE
 from classroom.checks.expect import CheckFailed, call, given, number, passed, same
 from classroom.checks.expect import hidden_test as hidden_test  # for the hidden tests of the notebook
+from classroom.checks.progress import graded
 from classroom.checks.tensors import agrees, numbers
 from plainformer.attention import attention
 
@@ -28,6 +29,7 @@ def _wrong(check: str, name: str) -> dict:
 # ---- problem 1: predict ----
 
 
+@graded
 def predict(guess) -> None:
     """Any share that could be."""
     value = number(guess, "guess", such_as="0.1")
@@ -52,16 +54,19 @@ def _typed(check: str, name: str, answer, right) -> None:
     same(answer, right.tolist(), name, wrong=_wrong(check, name), tolerance=THREE, reveal=False)
 
 
+@graded
 def fund_row(fund_weights) -> None:
     _typed("fund_row", "fund_weights", fund_weights, known.FUND)
     passed("weights of fund")
 
 
+@graded
 def fund_moved(fund_vector) -> None:
     _typed("fund_moved", "fund_vector", fund_vector, known.FUND @ known.VALUES)
     passed("new vector of fund")
 
 
+@graded
 def repeated_row(repeated) -> None:
     _typed("repeated_row", "repeated", repeated, known.REPEATED)
     passed("a token twice")
@@ -93,6 +98,7 @@ def rows() -> tuple[dict, ...]:
     )
 
 
+@graded
 def attend(attend, *cases: dict) -> None:
     for arguments in cases or (_three((4, 6, 3, 5), 1), _three((2, 4, 5, 3), 4, scale=100)):
         agrees(attend, "attend", arguments, attention(**arguments), _wrong("attend", "attend"))
@@ -110,6 +116,7 @@ def stacks() -> tuple[dict, ...]:
     )
 
 
+@graded
 def attend_many(attend_many, *cases: dict) -> None:
     default = _three((4, 5, 6, 7), 7, (2, 3)), _three((5, 4, 7, 6), 10, (3, 2), scale=100)
     for arguments in cases or default:
@@ -131,6 +138,7 @@ def texts() -> tuple[tuple[Tensor, int, int], ...]:
     )
 
 
+@graded
 def self_attention(self_attention, *cases: tuple[Tensor, int, int]) -> None:
     """Cases are (x, d_k, d_v); weights are made to fit."""
     wrong = _wrong("self_attention", "self_attention")
@@ -143,6 +151,7 @@ def self_attention(self_attention, *cases: tuple[Tensor, int, int]) -> None:
     passed("attention with weights")
 
 
+@graded
 def one_matrix(one_matrix, *cases: tuple[int, int]) -> None:
     """Cases are (d_model, d_k)."""
     for d_model, d_k in cases or ((5, 3),):
@@ -175,12 +184,14 @@ def uneven() -> tuple[Tensor, ...]:
     )
 
 
+@graded
 def jacobian(jacobian, *cases: Tensor) -> None:
     for a in cases or (weights(4), weights(2, 3)):
         agrees(jacobian, "jacobian", {"a": a}, known.jacobian(a), _wrong("jacobian", "jacobian"))
     passed("Jacobian")
 
 
+@graded
 def trace(trace, *cases: Tensor) -> None:
     for a in cases or (weights(3, 5, scale=2),):
         right = known.jacobian(a).diagonal(dim1=-2, dim2=-1).sum(-1)
@@ -188,6 +199,7 @@ def trace(trace, *cases: Tensor) -> None:
     passed("trace")
 
 
+@graded
 def lone(lone, *cases: tuple[float, int]) -> None:
     """Cases are (gap, n_keys)."""
     _, _, no_number, _ = CATALOGUE["lone"]
@@ -206,6 +218,7 @@ def _is_nan(value) -> bool:
     return single and math.isnan(float(value))
 
 
+@graded
 def needed(needed) -> None:
     right = dict(zip(("raw", "divided"), known.needed(known.GAP, 1.0)))
     same(needed, right, "needed", wrong=_wrong("needed", "needed"), reveal=False)
@@ -215,6 +228,7 @@ def needed(needed) -> None:
 # ---- problem 6: hunt three bugs ----
 
 
+@graded
 def fault(fault) -> None:
     if type(given(fault, "fault")) is not dict or sorted(fault) != sorted(known.SUSPECTS):
         raise CheckFailed("fault must be a dict with the keys first, second and third.")
@@ -224,6 +238,7 @@ def fault(fault) -> None:
     passed("three faults")
 
 
+@graded
 def harmless(harmless) -> None:
     if type(given(harmless, "harmless")) is not dict or sorted(harmless) != sorted(known.SUSPECTS):
         raise CheckFailed("harmless must be a dict with the keys first, second and third.")
@@ -247,6 +262,7 @@ def unseen() -> tuple[Callable, ...]:
     )
 
 
+@graded
 def exposes(exposes, *others: Callable) -> None:
     """The student's test must pass what is right and catch the suspects, and `others`."""
     axis, scale, overflow, digits, always, never = CATALOGUE["exposes"]
@@ -304,16 +320,19 @@ def _sorted(answer):
     }
 
 
+@graded
 def moved(moved) -> None:
     same(_sorted(moved), known.MOVED, "moved", wrong=_wrong("moved", "moved"), reveal=False)
     passed("who notices a swap")
 
 
+@graded
 def distinct(distinct) -> None:
     same(distinct, known.DISTINCT, "distinct", wrong=_wrong("distinct", "distinct"), reveal=False)
     passed("how many rows differ")
 
 
+@graded
 def verdict(verdict) -> None:
     wrong = _wrong("verdict", "verdict")
     same(verdict, "C", "verdict", wrong=wrong, choices=tuple("ABCDE"), reveal=False)

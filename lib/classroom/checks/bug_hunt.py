@@ -32,6 +32,7 @@ from classroom.checks.bug_hunt_slips import right_versions as right_versions
 from classroom.checks.bug_hunt_slips import wrong_versions as wrong_versions
 from classroom.checks.expect import UNANSWERED, CheckFailed, call, number, passed, same
 from classroom.checks.expect import hidden_test as hidden_test  # for the hidden tests of the notebook
+from classroom.checks.progress import graded
 
 ROUNDED = 6e-4  # an answer may be rounded to three decimals
 EXACT = 1e-9  # one division
@@ -44,6 +45,7 @@ def _wrong(check: str, name: str) -> dict:
 # ---- problem 1: predict ----
 
 
+@graded
 def predict(guess) -> None:
     """Any percentage."""
     value = number(guess, "guess", such_as="40")
@@ -64,6 +66,7 @@ def how_far(guess, test) -> None:
 # ---- problem 2: by hand ----
 
 
+@graded
 def leak(leaked_weight) -> None:
     right = leaked(*SCORES, ADDED)
     wrong = _wrong("leak", "leaked_weight")
@@ -71,6 +74,7 @@ def leak(leaked_weight) -> None:
     passed("a hidden key with half of the weight")
 
 
+@graded
 def root(inside, outside) -> None:
     for name, answer, right in (("inside", inside, INSIDE), ("outside", outside, OUTSIDE)):
         same(answer, right, name, wrong=_wrong("root", name), tolerance=ROUNDED, reveal=False)
@@ -80,71 +84,85 @@ def root(inside, outside) -> None:
 # ---- problems 3 to 6: the student's tests ----
 
 
+@graded
 def scale(test_attention, *, other: bool = False) -> None:
     _hunt("scale", "test_attention", test_attention, other)
     passed("scores divided by the wrong number")
 
 
+@graded
 def heads(test_attention, *, other: bool = False) -> None:
     _hunt("heads", "test_attention", test_attention, other)
     passed("heads and texts that are mixed")
 
 
+@graded
 def huge(test_attention, *, other: bool = False) -> None:
     _hunt("huge", "test_attention", test_attention, other)
     passed("scores that are too large for it")
 
 
+@graded
 def future(test_attention, *, other: bool = False) -> None:
     _hunt("future", "test_attention", test_attention, other)
     passed("a look ahead")
 
 
+@graded
 def length(test_attention, *, other: bool = False) -> None:
     _hunt("length", "test_attention", test_attention, other)
     passed("the shortest text and the longest")
 
 
+@graded
 def untouched(test_attention, *, other: bool = False) -> None:
     _hunt("untouched", "test_attention", test_attention, other)
     passed("traces that a call leaves behind")
 
 
+@graded
 def epsilon(test_norm, *, other: bool = False) -> None:
     _hunt("epsilon", "test_norm", test_norm, other)
     passed("an ε in the wrong place")
 
 
+@graded
 def spread(test_norm, *, other: bool = False) -> None:
     _hunt("spread", "test_norm", test_norm, other)
     passed("a wrong spread")
 
 
+@graded
 def edge(test_memory, *, other: bool = False) -> None:
     _hunt("edge", "test_memory", test_memory, other)
     passed("the edge of the window")
 
 
+@graded
 def reset(test_memory, *, other: bool = False) -> None:
     _hunt("reset", "test_memory", test_memory, other)
     passed("a conversation that leaks into the next")
 
 
+@graded
 def apart(test_memory, *, other: bool = False) -> None:
     _hunt("apart", "test_memory", test_memory, other)
     passed("a memory that shares what it should own")
 
 
+@graded
 def layers(test_layers, *, other: bool = False) -> None:
     _hunt("layers", "test_layers", test_layers, other)
     passed("faults behind the first layer")
 
 
+@graded
 def maps(test_layers, *, other: bool = False) -> None:
     _hunt("maps", "test_layers", test_layers, other)
     passed("maps that are not what was used")
 
 
+@graded
 def batch(test_layers, *, other: bool = False) -> None:
     _hunt("batch", "test_layers", test_layers, other)
     passed("faults in some texts of a batch")
@@ -197,6 +215,7 @@ class Trouble(Exception):
     """An error that is no `AssertionError`."""
 
 
+@graded
 def score(score, *cases: tuple[dict, int, int]) -> None:
     """Versions are 0, 1, 2, … A case: what the test raises for some, how many are right, how many broken."""
     failed, broke = AssertionError, Trouble
@@ -232,11 +251,13 @@ def _raiser(errors: dict[int, type[Exception]]) -> Callable:
     return test
 
 
+@graded
 def scores(scores) -> None:
     same(scores, rates(), "scores", wrong=_wrong("scores", "scores"), tolerance=ROUNDED, reveal=False)
     passed("four tests, and what each of them finds")
 
 
+@graded
 def reason(reason) -> None:
     same(reason, "B", "reason", wrong=_wrong("reason", "reason"), choices=tuple("ABCD"), reveal=False)
     passed("reason. Huge scores belong beside ordinary ones, not in their place")

@@ -31,6 +31,7 @@ from classroom.checks.cache_slips import balance as _balance
 from classroom.checks.cache_slips import step as _step
 from classroom.checks.expect import UNANSWERED, CheckFailed, call, given, number, passed, same
 from classroom.checks.expect import hidden_test as hidden_test
+from classroom.checks.progress import graded
 
 ROUNDED = 6e-4  # an answer may be rounded to three decimals
 EXACT = 1e-9  # a few roundings of float64, as a part of the result
@@ -48,6 +49,7 @@ def _wrong_results(check: str, name: str, arguments: dict) -> dict:
 # ---- problem 1: predict ----
 
 
+@graded
 def predict(guess) -> None:
     """Any number of conversations that could be meant."""
     _plausible(guess)
@@ -75,17 +77,20 @@ def how_far(guess, per_token) -> None:
 # ---- problem 2: by hand ----
 
 
+@graded
 def per_token(per_token) -> None:
     same(per_token, PER_TOKEN, "per_token", wrong=_wrong("per_token", "per_token"), reveal=False)
     passed("bytes of a token")
 
 
+@graded
 def ungrouped(ungrouped) -> None:
     right = PER_TOKEN * LARGE.n_heads // LARGE.n_kv_heads
     same(ungrouped, right, "ungrouped", wrong=_wrong("ungrouped", "ungrouped"), reveal=False)
     passed("without grouped keys")
 
 
+@graded
 def served(served_gib) -> None:
     right, wrong = N_SERVED * KEPT * PER_TOKEN / 2**30, _wrong("served", "served_gib")
     same(served_gib, right, "served_gib", wrong=wrong, tolerance=ROUNDED, reveal=False)
@@ -95,18 +100,21 @@ def served(served_gib) -> None:
 # ---- problem 3: bytes of a served batch ----
 
 
+@graded
 def batch(cache_bytes, *cases: dict) -> None:
     visible = _case(), _case(lengths=[17], n_bytes=1)
     _sizes("batch", "cache_bytes", cache_bytes, cases or visible, stored)
     passed("a batch")
 
 
+@graded
 def windowed_bytes(cache_bytes, *cases: dict) -> None:
     visible = _case(lengths=[50, 9, 30], window=20), _case(lengths=[50, 9, 30], window=50)
     _sizes("windowed_bytes", "cache_bytes", cache_bytes, cases or visible, stored)
     passed("a batch behind a window")
 
 
+@graded
 def latent(latent_bytes, *cases: dict) -> None:
     visible = {"lengths": [50, 9, 30], "n_layers": 5, "d_latent": 24, "d_rotary": 4, "n_bytes": 2}
     _sizes("latent", "latent_bytes", latent_bytes, cases or (visible,), latents)
@@ -128,6 +136,7 @@ def _sizes(check: str, name: str, function, cases: Sequence[dict], truth) -> Non
 # ---- problem 4: the largest batch that fits ----
 
 
+@graded
 def largest_batch(largest_batch, *cases: tuple) -> None:
     """Cases are (memory, weight_bytes, bytes_per_token, n_positions, window)."""
     visible = (1_000, 300, 7, 9, None), (1_000, 370, 7, 9, None), (1_000, 300, 7, 90, 11), (1_000, 300, 7, 9, 11)
@@ -135,6 +144,7 @@ def largest_batch(largest_batch, *cases: tuple) -> None:
     passed("largest batch")
 
 
+@graded
 def none_fits(largest_batch, *cases: tuple) -> None:
     """Cases as above."""
     visible = (1_000, 1_300, 7, 9, None), (1_000, 950, 7, 9, None), (1_000, 937, 7, 9, None)  # and room for just one
@@ -150,22 +160,26 @@ def _fit(check: str, function, cases: tuple) -> None:
 # ---- problem 5: attention that keeps a cache ----
 
 
+@graded
 def whole(attend, *problems: dict) -> None:
     """One chunk, an empty cache, as many key heads as query heads."""
     _chunks("whole", attend, problems or (problem(),), cuts=lambda n: [[n]])
     passed("one chunk")
 
 
+@graded
 def chunks(attend, *problems: dict) -> None:
     _chunks("chunks", attend, problems or (problem(),), cuts=lambda n: [[n - n // 2, n // 2], [n - 3, 1, 2], [1] * n])
     passed("any cut")
 
 
+@graded
 def grouped(attend, *problems: dict) -> None:
     _chunks("grouped", attend, problems or (problem(n_kv_heads=2),), cuts=lambda n: [[n], [n - 3, 1, 2]])
     passed("grouped keys")
 
 
+@graded
 def windowed(attend, *problems: dict) -> None:
     """A problem may say its window."""
     visible = problem() | {"window": 3}, problem() | {"window": 5}
@@ -209,6 +223,7 @@ def _attended(attend, case: dict, cache) -> tuple:
     return returned[0], returned[1]
 
 
+@graded
 def untouched(attend, *problems: dict) -> None:
     """Arguments stay as they are, and one start can be continued in two ways."""
     for case in problems or (problem(),):
@@ -233,6 +248,7 @@ def untouched(attend, *problems: dict) -> None:
 # ---- problem 6: hunt a bug ----
 
 
+@graded
 def hunt(Ring, safe_at, leaks_at) -> None:
     leaks, nothing, larger = CATALOGUE["hunt"]
     for what, answer in (("safe_at", safe_at), ("leaks_at", leaks_at)):
@@ -250,6 +266,7 @@ def hunt(Ring, safe_at, leaks_at) -> None:
     passed("ring exposed")
 
 
+@graded
 def repair(repaired, *cases: tuple[int, list[int]]) -> None:
     """Cases are a window and the lengths of conversations that one ring serves, one after the other."""
     for window, lengths in cases or ((3, [2]), (3, [3, 2, 7, 1]), (1, [2, 1])):
@@ -282,6 +299,7 @@ def _played(make, what: str, window: int, lengths: list[int]) -> list[list]:
 # ---- problem 7: investigate ----
 
 
+@graded
 def step(step_seconds, *cases: tuple) -> None:
     """Cases are (n_sequences, n_weights, kept_bytes, n_bytes, bandwidth, peak)."""
     for case in cases or ((11, 7_000, 900, 2, 50.0, 4_000.0), (3, 7_000, 900, 4, 50.0, 4_000.0)):
@@ -293,6 +311,7 @@ def step(step_seconds, *cases: tuple) -> None:
     passed("seconds of a step")
 
 
+@graded
 def balance(balance_batch, *cases: tuple) -> None:
     """Cases are (n_bytes, bandwidth, peak)."""
     for case in cases or ((2, 3, 1_000), (4, 3, 1_000), (0.5, 3, 1_000), (2, 4, 1_000)):
@@ -302,6 +321,7 @@ def balance(balance_batch, *cases: tuple) -> None:
     passed("the batch at which weights are no limit")
 
 
+@graded
 def limits(limits) -> None:
     if type(given(limits, "limits")) is not dict or sorted(limits) != sorted(SITUATIONS):
         raise CheckFailed('limits must be a dict with the keys "A", "B", "C".')
@@ -312,6 +332,7 @@ def limits(limits) -> None:
     passed("what limits each step")
 
 
+@graded
 def reason(reason) -> None:
     same(reason, "B", "reason", wrong=_wrong("reason", "reason"), choices=tuple("ABCD"), reveal=False)
     passed("reason. A longer text makes the cache the limit, and no batch helps against that")

@@ -27,6 +27,7 @@ from classroom.checks.flops_slips import (
 from classroom.checks.flops_slips import case as case  # for the hidden tests too
 from classroom.checks.flops_slips import days as _days
 from classroom.checks.flops_slips import share as _share
+from classroom.checks.progress import graded
 
 ROUNDED = 6e-4  # an answer may be rounded to three decimals
 EXACT = 1e-9  # a few roundings of float64 in numbers of about 1
@@ -43,6 +44,7 @@ def _wrong_results(check: str, name: str, arguments: dict) -> dict:
 # ---- problem 1: predict ----
 
 
+@graded
 def predict(guess) -> None:
     """Any number that could be a share."""
     _plausible(guess, "guess")
@@ -67,18 +69,21 @@ def how_far(guess, share) -> None:
 # ---- problem 2: by hand ----
 
 
+@graded
 def layer(weight_flops, attention_flops) -> None:
     same(weight_flops, 24 * D**2, "weight_flops", wrong=_wrong("layer", "weight_flops"), reveal=False)
     same(attention_flops, 4 * T * D, "attention_flops", wrong=_wrong("layer", "attention_flops"), reveal=False)
     passed("one layer")
 
 
+@graded
 def share(share) -> None:
     right = _share(D, T, False)
     same(share, right, "share", wrong=_wrong("share", "share"), tolerance=ROUNDED, reveal=False)
     passed("attention's share")
 
 
+@graded
 def half_way(crossover, mean_crossover) -> None:
     same(crossover, 6 * D, "crossover", wrong=_wrong("half_way", "crossover"), reveal=False)
     same(mean_crossover, 12 * D, "mean_crossover", wrong=_wrong("half_way", "mean_crossover"), reveal=False)
@@ -88,6 +93,7 @@ def half_way(crossover, mean_crossover) -> None:
 # ---- problem 3: between two rows of a table ----
 
 
+@graded
 def readings(linear, on_log) -> None:
     for name, answer, scale in (("linear", linear, float), ("on_log", on_log, math.log)):
         right = on_line(T, *ROWS, scale)
@@ -95,6 +101,7 @@ def readings(linear, on_log) -> None:
     passed("two readings")
 
 
+@graded
 def errs(linear_errs, log_errs, log_errs_beyond) -> None:
     answers = {"linear_errs": linear_errs, "log_errs": log_errs, "log_errs_beyond": log_errs_beyond}
     for (name, answer), right in zip(answers.items(), ("low", "high", "low")):
@@ -102,6 +109,7 @@ def errs(linear_errs, log_errs, log_errs_beyond) -> None:
     passed("which way each line errs")
 
 
+@graded
 def why(why) -> None:
     same(why, "C", "why", wrong=_wrong("why", "why"), choices=tuple("ABCDE"), reveal=False)
     passed("why. With three multiplications at hand there is no need to interpolate")
@@ -110,12 +118,14 @@ def why(why) -> None:
 # ---- problem 4: the share as a function ----
 
 
+@graded
 def last_token(attention_share, *cases: tuple[int, int]) -> None:
     """Cases are (d_model, n_positions)."""
     _shares("last_token", attention_share, cases or ((48, 100), (4_096, 2_048)), mean=False)
     passed("share, last token")
 
 
+@graded
 def causal_mean(attention_share, *cases: tuple[int, int]) -> None:
     """Cases are (d_model, n_positions)."""
     _shares("causal_mean", attention_share, cases or ((48, 100), (4_096, 2_048)), mean=True)
@@ -134,6 +144,7 @@ def _shares(check: str, function, cases: tuple, mean: bool) -> None:
 # ---- problem 5: a drawing, checked by its data ----
 
 
+@graded
 def curves(draw, *widths: int) -> None:
     """The two labelled lines: enough points, far enough, on the formula."""
     _, few, short, exchanged, per_cent = CATALOGUE["curves"]
@@ -155,6 +166,7 @@ def curves(draw, *widths: int) -> None:
     passed("two curves")
 
 
+@graded
 def crossing(draw, *widths: int) -> None:
     """A point of each line where the share is one half."""
     for d_model in widths or (D,):
@@ -166,6 +178,7 @@ def crossing(draw, *widths: int) -> None:
     passed("both half-way points")
 
 
+@graded
 def axes(draw, *widths: int) -> None:
     """What a reader of the picture needs."""
     plain, unnamed, no_legend = CATALOGUE["axes"]
@@ -214,18 +227,21 @@ def _share_at(d_model: int, n_positions: float, mean: bool) -> float:
 # ---- problem 6: one block ----
 
 
+@graded
 def projections(block_flops, *cases: dict) -> None:
     visible = {"grouped keys": case(), "not grouped": case(n_kv_heads=8)}
     _parts("projections", ("projections",), block_flops, _named(cases) or visible)
     passed("projections")
 
 
+@graded
 def pairs(block_flops, *cases: dict) -> None:
     visible = {"all pairs": case(), "causal": case(causal=True)}
     _parts("pairs", ("scores", "mix"), block_flops, _named(cases) or visible)
     passed("scores and mix")
 
 
+@graded
 def mlp(block_flops, *cases: dict) -> None:
     visible = {"two matrices": case(gated=False), "a gated MLP": case()}
     _parts("mlp", ("mlp",), block_flops, _named(cases) or visible)
@@ -253,6 +269,7 @@ def _parts(check: str, names: tuple[str, ...], block_flops, cases: dict[str, dic
 # ---- problem 7: hunt a bug ----
 
 
+@graded
 def hunt(suspect, missing, close_at, far_at) -> None:
     _, is_off, is_near, impossible = CATALOGUE["hunt"]
     words = ("projections", "scores", "mix", "mlp", "unembed")
@@ -273,6 +290,7 @@ def hunt(suspect, missing, close_at, far_at) -> None:
     passed("suspect exposed")
 
 
+@graded
 def repair(repaired, *cases: tuple[int, int, int, int, int]) -> None:
     """Cases are (n_layers, d_model, d_ff, n_vocab, n_positions)."""
     for n_layers, d_model, d_ff, n_vocab, n_positions in cases or ((3, 48, 112, 1_000, 20),):
@@ -287,6 +305,7 @@ def repair(repaired, *cases: tuple[int, int, int, int, int]) -> None:
 # ---- problem 8: investigate ----
 
 
+@graded
 def days(training_days, *cases: tuple[float, float, int, float]) -> None:
     """Cases are (n_parameters, n_tokens, n_devices, reached)."""
     for n_parameters, n_tokens, n_devices, reached in cases or ((7e9, 2e12, 1_000, 4e14),):
@@ -297,6 +316,7 @@ def days(training_days, *cases: tuple[float, float, int, float]) -> None:
     passed("days")
 
 
+@graded
 def effects(table_adds, attention_adds, rule_error) -> None:
     answers = {"table_adds": table_adds, "attention_adds": attention_adds, "rule_error": rule_error}
     for (name, answer), right in zip(answers.items(), (TABLE_ADDS, ATTENTION_ADDS, RULE_ERROR)):
@@ -304,6 +324,7 @@ def effects(table_adds, attention_adds, rule_error) -> None:
     passed("two effects and what they make together")
 
 
+@graded
 def reason(reason) -> None:
     same(reason, "E", "reason", wrong=_wrong("reason", "reason"), choices=tuple("ABCDE"), reveal=False)
     passed("reason. The rule is meant for short texts and for weights that multiply")

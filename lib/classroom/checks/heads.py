@@ -15,6 +15,7 @@ from classroom.checks import heads_answers as known
 from classroom.checks.expect import CheckFailed, call, number, passed, same
 from classroom.checks.expect import hidden_test as hidden_test  # for the hidden tests of the notebook
 from classroom.checks.heads_slips import CATALOGUE
+from classroom.checks.progress import graded
 from classroom.checks.tensors import agrees, numbers
 from plainformer.heads import grouped_attention, join, split
 
@@ -28,6 +29,7 @@ def _wrong(check: str, name: str) -> dict:
 # ---- problem 1: predict ----
 
 
+@graded
 def predict(guess) -> None:
     """Any amount of memory that could be."""
     value = number(guess, "guess", such_as="0.5")
@@ -50,12 +52,14 @@ def how_far(guess, costs) -> None:
 # ---- problem 2: by hand ----
 
 
+@graded
 def cut_by_hand(head_1) -> None:
     right = split(known.ROWS[None], 3)[0, 1].tolist()
     same(head_1, right, "head_1", wrong=_wrong("cut_by_hand", "head_1"), reveal=False)
     passed("a head cut out")
 
 
+@graded
 def patterns(weights) -> None:
     right = [known.pattern(dots, 4) for dots in known.DOTS]
     same(weights, right, "weights", wrong=_wrong("patterns", "weights"), tolerance=THREE, reveal=False)
@@ -76,6 +80,7 @@ def tensors() -> tuple[tuple[Tensor, int], ...]:
     )
 
 
+@graded
 def split_heads(split_heads, *cases: tuple[Tensor, int]) -> None:
     for x, n_heads in cases or ((numbers(2, 5, 12), 3),):
         wrong = _wrong("split_heads", "split_heads")
@@ -83,6 +88,7 @@ def split_heads(split_heads, *cases: tuple[Tensor, int]) -> None:
     passed("cut into heads")
 
 
+@graded
 def merge_heads(merge_heads, *cases: tuple[Tensor, int]) -> None:
     for whole, n_heads in cases or ((numbers(2, 5, 12, key=1), 3),):
         x = split(whole, n_heads).contiguous()
@@ -90,6 +96,7 @@ def merge_heads(merge_heads, *cases: tuple[Tensor, int]) -> None:
     passed("heads merged")
 
 
+@graded
 def layout(strides, copies) -> None:
     """What torch itself does with such a tensor."""
     shape, n_heads = known.CUT
@@ -123,6 +130,7 @@ def texts() -> tuple[tuple[Tensor, int], ...]:
     )
 
 
+@graded
 def multi_head(multi_head, *cases: tuple[Tensor, int]) -> None:
     """Cases are (x, n_heads); weights are made to fit."""
     for x, n_heads in cases or ((numbers(2, 5, 12, key=6), 3),):
@@ -131,6 +139,7 @@ def multi_head(multi_head, *cases: tuple[Tensor, int]) -> None:
     passed("many heads")
 
 
+@graded
 def head_parts(head_parts, *cases: tuple[Tensor, int]) -> None:
     """Cases are (x, n_heads); weights are made to fit."""
     for x, n_heads in cases or ((numbers(2, 5, 12, key=7), 3),):
@@ -153,6 +162,7 @@ def groups() -> tuple[tuple[Tensor, int, int], ...]:
     )
 
 
+@graded
 def grouped(grouped, *cases: tuple[Tensor, int, int]) -> None:
     """Cases are (x, n_heads, n_kv_heads); weights are made to fit."""
     for x, n_heads, n_kv_heads in cases or ((numbers(2, 5, 24, key=8), 6, 3),):
@@ -162,6 +172,7 @@ def grouped(grouped, *cases: tuple[Tensor, int, int]) -> None:
     passed("grouped queries")
 
 
+@graded
 def average_heads(average_heads, *cases: tuple[int, int, int]) -> None:
     """Cases are (d_model, n_heads, n_kv_heads)."""
     for d_model, n_heads, n_kv_heads in cases or ((24, 6, 3),):
@@ -186,18 +197,22 @@ def _cost(part: str, function, cases: tuple[tuple[int, int, int, int, int], ...]
     passed(part)
 
 
+@graded
 def weights(costs, *cases: tuple[int, int, int, int, int]) -> None:
     _cost("weights", costs, cases)
 
 
+@graded
 def scores(costs, *cases: tuple[int, int, int, int, int]) -> None:
     _cost("scores", costs, cases)
 
 
+@graded
 def kept(costs, *cases: tuple[int, int, int, int, int]) -> None:
     _cost("kept", costs, cases)
 
 
+@graded
 def longest(longest, *cases: tuple[int, int, int]) -> None:
     """Cases are (n_heads, n_bytes, budget)."""
     for case in cases or ((12, 4, 1_000_000), (3, 2, 600)):
@@ -212,6 +227,7 @@ def longest(longest, *cases: tuple[int, int, int]) -> None:
 # ---- problem 7: hunt a bug ----
 
 
+@graded
 def evidence(fine_for, right_heads) -> None:
     """Both lists are found with the suspect's order of heads beside the library's."""
     even = [n for n in range(1, 13) if 12 % n == 0]
@@ -228,6 +244,7 @@ def _in_order(answer):
     return sorted(answer) if whole else answer
 
 
+@graded
 def repair(repaired, *cases: tuple[int, int, int, int, int]) -> None:
     """Cases are (B, T, n_heads, n_kv_heads, d_k); values are wider than keys."""
     for n_batch, n_positions, n_heads, n_kv_heads, d_k in cases or ((2, 5, 6, 3, 4),):
@@ -254,6 +271,7 @@ def _moved(function: Callable[[Tensor], Tensor], n_positions: int, d_model: int,
     return found
 
 
+@graded
 def blind_spot(sees, harmless) -> None:
     """What the forgetful layer of the notebook looks at, measured on it."""
     weights = _weights(12, 12)
@@ -268,6 +286,7 @@ def blind_spot(sees, harmless) -> None:
     passed("what the layer cannot see")
 
 
+@graded
 def verdict(verdict) -> None:
     wrong = _wrong("verdict", "verdict")
     same(verdict, "C", "verdict", wrong=wrong, choices=tuple("ABCDE"), reveal=False)

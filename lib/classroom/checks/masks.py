@@ -13,6 +13,7 @@ from classroom.checks.expect import CheckFailed, call, number, passed, same
 from classroom.checks.expect import hidden_test as hidden_test  # for the hidden tests of the notebook
 from classroom.checks.masks_answers import LONG, N_FILLER, N_KEY, SHARE, WIDE, Module
 from classroom.checks.masks_slips import CATALOGUE
+from classroom.checks.progress import graded
 from classroom.checks.tensors import agrees, numbers
 from plainformer import masks
 from plainformer.attention import attention
@@ -27,6 +28,7 @@ def _wrong(check: str, name: str) -> dict:
 # ---- problem 1: predict ----
 
 
+@graded
 def predict(guess) -> None:
     """Any share that could be."""
     value = number(guess, "guess", such_as="0.4")
@@ -47,6 +49,7 @@ def how_far(guess, share) -> None:
 # ---- problem 2: by hand ----
 
 
+@graded
 def pairs(pairs) -> None:
     right, wrong = known.pairs(), _wrong("pairs", "pairs")
     if type(pairs) is not dict or pairs.keys() != right.keys():
@@ -57,6 +60,7 @@ def pairs(pairs) -> None:
     passed("pairs that four masks leave")
 
 
+@graded
 def rows(causal_row, window_row) -> None:
     n, at = len(known.FUELS), known.AT
     right = {
@@ -68,6 +72,7 @@ def rows(causal_row, window_row) -> None:
     passed("two rows of weights")
 
 
+@graded
 def share(share) -> None:
     same(share, SHARE, "share", wrong=_wrong("share", "share"), tolerance=THREE, reveal=False)
     passed(f"share of the pairs that a window of {WIDE:,} leaves of {LONG:,} positions")
@@ -88,6 +93,7 @@ def _mask(function, name: str, arguments: dict, right: Tensor, check: str) -> No
     agrees(of_booleans if callable(function) else function, name, arguments, right, _wrong(check, name))
 
 
+@graded
 def causal_mask(causal_mask, *cases: tuple[int, int]) -> None:
     """Cases are (n_query, n_key)."""
     for n_query, n_key in cases or ((5, 5), (3, 7)):
@@ -96,6 +102,7 @@ def causal_mask(causal_mask, *cases: tuple[int, int]) -> None:
     passed("causal mask")
 
 
+@graded
 def window_mask(window_mask, *cases: tuple[int, int, int]) -> None:
     """Cases are (n_query, n_key, window)."""
     for n_query, n_key, window in cases or ((6, 6, 3), (4, 9, 5)):
@@ -104,6 +111,7 @@ def window_mask(window_mask, *cases: tuple[int, int, int]) -> None:
     passed("sliding window")
 
 
+@graded
 def padding_mask(padding_mask, *cases: tuple[list[int], int]) -> None:
     """Cases are (lengths, n_key)."""
     for lengths, n_key in cases or (([4, 1, 6], 7),):
@@ -112,6 +120,7 @@ def padding_mask(padding_mask, *cases: tuple[list[int], int]) -> None:
     passed("padding mask")
 
 
+@graded
 def combined(combined, *cases: tuple[list[int], int, int]) -> None:
     """Cases are (lengths, n_positions, window)."""
     for lengths, n_positions, window in cases or (([4, 1, 6], 7, 3),):
@@ -143,6 +152,7 @@ def hidden_keys() -> tuple[dict, ...]:
     )
 
 
+@graded
 def masked_attention(masked_attention, *cases: dict) -> None:
     """Cases are the arguments, without rows that see nothing; by default ordinary numbers, large and huge ones."""
     visible = [masked(2, 4, 5, 7, masks.causal(5, 7), scale=scale) for scale in (1.0, 1e3, 1e6)]
@@ -163,6 +173,7 @@ def nothing_to_see() -> tuple[dict, ...]:
     )
 
 
+@graded
 def empty_rows(masked_attention, *cases: dict) -> None:
     """Cases are the arguments, with rows that see nothing."""
     visible = masked(2, 4, 5, 5, masks.causal(5) & (torch.arange(5) >= 2))
@@ -186,6 +197,7 @@ def _judge(check: str, leaks, modules: list[tuple[Module, bool]], sizes: tuple[i
             raise CheckFailed(f"leaks: {says}\nexpected {right}, got {answer}", slip=says)
 
 
+@graded
 def catches(leaks, *cases: tuple[int, int, int]) -> None:
     """Cases are (n_positions, d_model, key of the modules' weights)."""
     for *sizes, key in cases or ((7, 4, 60),):
@@ -194,6 +206,7 @@ def catches(leaks, *cases: tuple[int, int, int]) -> None:
     passed("missing masks and holes in them")
 
 
+@graded
 def extremes(leaks, *cases: tuple[int, int, int]) -> None:
     for *sizes, key in cases or ((7, 4, 70),):
         modules = [known.masked(key, constant=-1e4), known.masked(key + 2, constant=-1e4, add=True)]
@@ -201,6 +214,7 @@ def extremes(leaks, *cases: tuple[int, int, int]) -> None:
     passed("masks that hold for ordinary numbers alone")
 
 
+@graded
 def deep(leaks, *cases: tuple[int, int, int]) -> None:
     for *sizes, key in cases or ((7, 4, 80),):
         second_open = known.stacked(known.masked(key), known.unmasked(key + 2))
@@ -210,6 +224,7 @@ def deep(leaks, *cases: tuple[int, int, int]) -> None:
     passed("leaks further inside")
 
 
+@graded
 def spares(leaks, *cases: tuple[int, int, int]) -> None:
     for *sizes, key in cases or ((7, 4, 90),):
         clean = (known.alone(key), known.previous(key + 1), known.masked(key + 2), known.rounded(key + 4))
@@ -220,6 +235,7 @@ def spares(leaks, *cases: tuple[int, int, int]) -> None:
 # ---- problem 6: hunt a bug ----
 
 
+@graded
 def evidence(empty, spread) -> None:
     """Counted on the suspect's masks and on two layers without protection."""
     mask = known.unrepaired(torch.tensor(N_FILLER), N_KEY)[:, 0]
@@ -233,6 +249,7 @@ def evidence(empty, spread) -> None:
     passed("how nan spreads")
 
 
+@graded
 def repair(repaired, *cases: tuple[list[int], int]) -> None:
     """Cases are (n_filler, n_key)."""
     for n_filler, n_key in cases or (([0, 3, 1], 7),):
@@ -244,6 +261,7 @@ def repair(repaired, *cases: tuple[list[int], int]) -> None:
 # ---- problem 7: investigate ----
 
 
+@graded
 def reached(reach, *cases: list[int]) -> None:
     """Cases are lists of windows, the first layer's first."""
     for windows in cases or ([4, 2, 7], [1, 1]):
@@ -253,6 +271,7 @@ def reached(reach, *cases: list[int]) -> None:
     passed("how far a stack of windows reaches")
 
 
+@graded
 def cover(needed, short_by) -> None:
     far = LONG - 1  # from the first position to the last
     right = next(n for n in range(1, 99) if n * (WIDE - 1) >= far)
@@ -261,6 +280,7 @@ def cover(needed, short_by) -> None:
     passed("layers that cover a text")
 
 
+@graded
 def verdict(verdict) -> None:
     wrong = _wrong("verdict", "verdict")
     same(verdict, "C", "verdict", wrong=wrong, choices=tuple("ABCDE"), reveal=False)

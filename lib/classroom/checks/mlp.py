@@ -15,6 +15,7 @@ from classroom.checks import mlp_slips as known
 from classroom.checks.expect import CheckFailed, call, given, number, passed, same
 from classroom.checks.expect import hidden_test as hidden_test  # for the hidden tests of the notebook
 from classroom.checks.mlp_slips import CATALOGUE, GATE, N_CHOSEN, N_IDLE, N_TOKENS, UP
+from classroom.checks.progress import graded
 from classroom.checks.tensors import agrees, numbers
 from plainformer.mlp import ACTIVATIONS, route
 from plainformer.mlp import swiglu_width as right_width
@@ -29,6 +30,7 @@ def _wrong(check: str, name: str) -> dict:
 # ---- problem 1: predict ----
 
 
+@graded
 def predict(guess) -> None:
     """Any number of idle experts that could be."""
     value = number(guess, "guess", such_as="3.5")
@@ -49,11 +51,13 @@ def how_far(guess, experts_met) -> None:
 # ---- problem 2: by hand ----
 
 
+@graded
 def rounded(d_ff) -> None:
     same(d_ff, right_width(known.D_BY_HAND), "d_ff", wrong=_wrong("rounded", "d_ff"), reveal=False)
     passed("hidden width")
 
 
+@graded
 def unit(hidden, out) -> None:
     right = [known.silu(g) * u for g, u in zip(GATE, UP)]
     same(hidden, right, "hidden", wrong=_wrong("unit", "hidden"), tolerance=TWO, reveal=False)
@@ -62,6 +66,7 @@ def unit(hidden, out) -> None:
     passed("two gated units")
 
 
+@graded
 def mixed(chosen, weights) -> None:
     right, best = route(torch.tensor([known.FUELS], dtype=torch.float64).log(), 2)
     same(chosen, best[0].tolist(), "chosen", wrong=_wrong("mixed", "chosen"), reveal=False)
@@ -81,14 +86,17 @@ def _bent(name: str, function, right, cases: tuple[Tensor, ...]) -> None:
     passed(name)
 
 
+@graded
 def relu(relu, *cases: Tensor) -> None:
     _bent("relu", relu, ACTIVATIONS["relu"], cases)
 
 
+@graded
 def gelu(gelu, *cases: Tensor) -> None:
     _bent("gelu", gelu, ACTIVATIONS["gelu"], cases)
 
 
+@graded
 def silu(silu, *cases: Tensor) -> None:
     _bent("silu", silu, F.silu, cases)
 
@@ -111,6 +119,7 @@ def rows() -> tuple[Tensor, ...]:
     )
 
 
+@graded
 def gated_mlp(gated_mlp, *inputs: Tensor, d_ff: int = 9) -> None:
     """Inputs are (…, d); weights are made to fit."""
     for x in inputs or (numbers(5, 4, key=4), numbers(2, 4, key=5, scale=1e3)):
@@ -123,6 +132,7 @@ def gated_mlp(gated_mlp, *inputs: Tensor, d_ff: int = 9) -> None:
     passed("gated MLP")
 
 
+@graded
 def hidden_width(hidden_width, *cases: tuple[int, int]) -> None:
     """Cases are (d_model, multiple_of)."""
     for d_model, multiple_of in cases or ((768, 256), (1000, 96), (500, 30), (4, 10)):
@@ -137,6 +147,7 @@ def hidden_width(hidden_width, *cases: tuple[int, int]) -> None:
 # ---- problem 5: experts ----
 
 
+@graded
 def choose(choose, *cases: tuple[Tensor, int]) -> None:
     """Cases are (scores, k)."""
     for scores, k in cases or ((numbers(4, 6, key=8), 3), (numbers(2, 5, key=9) + 1000, 1)):
@@ -144,6 +155,7 @@ def choose(choose, *cases: tuple[Tensor, int]) -> None:
     passed("choice of experts")
 
 
+@graded
 def mixture(mixture, *cases: tuple[Tensor, int, int]) -> None:
     """Cases are (x, n_experts, k); weights are made to fit."""
     for x, n_experts, k in cases or ((numbers(7, 5, key=9), 6, 3),):
@@ -156,6 +168,7 @@ def mixture(mixture, *cases: tuple[Tensor, int, int]) -> None:
     passed("mixture of experts")
 
 
+@graded
 def counted(count_weights, *cases: tuple[int, int, int, int]) -> None:
     """Cases are (d_model, d_ff, n_experts, k)."""
     for case in cases or ((10, 28, 7, 2),):
@@ -169,6 +182,7 @@ def counted(count_weights, *cases: tuple[int, int, int, int]) -> None:
 # ---- problem 6: hunt a bug ----
 
 
+@graded
 def hunt(suspect, right_at, wrong_at) -> None:
     zero, is_wrong, is_right, small, outside = CATALOGUE["hunt"]
     for what, answer in (("right_at", right_at), ("wrong_at", wrong_at)):
@@ -194,6 +208,7 @@ def _through(suspect, gate: float, up: float) -> float:
     return result.item()
 
 
+@graded
 def repair(repaired, *inputs: Tensor, d_ff: int = 6) -> None:
     """Inputs are (…, d); weights are made to fit."""
     for x in inputs or (numbers(3, 5, key=14),):
@@ -207,6 +222,7 @@ def repair(repaired, *inputs: Tensor, d_ff: int = 6) -> None:
 # ---- problem 7: investigate ----
 
 
+@graded
 def met(experts_met, *cases: tuple[int, int, int]) -> None:
     """Cases are (n_tokens, n_experts, k)."""
     for case in cases or ((5, 12, 3), (1, 7, 2)):
@@ -217,17 +233,20 @@ def met(experts_met, *cases: tuple[int, int, int]) -> None:
     passed("share of the experts that a step meets")
 
 
+@graded
 def reading(read) -> None:
     same(read, known.READ, "read", wrong=_wrong("reading", "read"), tolerance=TWO, reveal=False)
     passed("weights that a step reads")
 
 
+@graded
 def batch(n_needed) -> None:
     right = next(n for n in range(1, 99) if known.met(n, 8, 2) >= 0.99)
     same(n_needed, right, "n_needed", wrong=_wrong("batch", "n_needed"), reveal=False)
     passed("tokens that keep all experts busy")
 
 
+@graded
 def verdict(verdict) -> None:
     wrong = _wrong("verdict", "verdict")
     same(verdict, "C", "verdict", wrong=wrong, choices=tuple("ABCDE"), reveal=False)

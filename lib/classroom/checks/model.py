@@ -17,6 +17,7 @@ from classroom.checks import model_answers as known
 from classroom.checks.expect import CheckFailed, call, given, number, passed, same
 from classroom.checks.expect import hidden_test as hidden_test  # for the hidden tests of the notebook
 from classroom.checks.model_slips import CATALOGUE
+from classroom.checks.progress import graded
 from classroom.checks.tensors import agrees, numbers
 from plainformer.config import preset
 from plainformer.model import Transformer
@@ -31,6 +32,7 @@ def _wrong(check: str, name: str) -> dict:
 # ---- problem 1: predict ----
 
 
+@graded
 def predict(guess) -> None:
     """Any ratio that could be."""
     value = number(guess, "guess", such_as="0.2")
@@ -51,17 +53,20 @@ def how_far(guess, ratio) -> None:
 # ---- problem 2: by hand ----
 
 
+@graded
 def before_joining(in_attention) -> None:
     wrong = _wrong("before_joining", "in_attention")
     same(in_attention, known.IN_ATTENTION, "in_attention", wrong=wrong, reveal=False)
     passed("shapes in attention")
 
 
+@graded
 def after_the_mlp(around) -> None:
     same(around, known.AROUND, "around", wrong=_wrong("after_the_mlp", "around"), reveal=False)
     passed("shapes around the MLP")
 
 
+@graded
 def out_of_the_model(at_the_end) -> None:
     same(at_the_end, known.AT_THE_END, "at_the_end", wrong=_wrong("out_of_the_model", "at_the_end"), reveal=False)
     passed("shapes at the end")
@@ -70,6 +75,7 @@ def out_of_the_model(at_the_end) -> None:
 # ---- problem 3: a block ----
 
 
+@graded
 def block(block, *inputs: Tensor) -> None:
     """Inputs are (B, T, 12); the parts belong to a block of the library."""
     for n, x in enumerate(inputs or (numbers(2, 5, 12),)):
@@ -93,12 +99,14 @@ def texts() -> tuple[tuple[Tensor, int], ...]:
     return (torch.tensor([[10]]), 1), (whole, 2), (whole[:1, :4], 7)
 
 
+@graded
 def untied(model, *cases: tuple[Tensor, int]) -> None:
     """Cases are (ids, number of blocks); there are 11 entries in the vocabulary."""
     _models("untied", model, cases)
     passed("model with a table for the output")
 
 
+@graded
 def tied(model, *cases: tuple[Tensor, int]) -> None:
     """Cases are (ids, number of blocks); there are 11 entries in the vocabulary."""
     _models("tied", model, cases)
@@ -118,6 +126,7 @@ def _example() -> tuple[Transformer, Tensor]:
     return known.transformer(2, tied=True), torch.tensor([[3, 1, 4, 1, 5], [9, 2, 6, 5, 3]])
 
 
+@graded
 def traced(trace, *names: str) -> None:
     """The names are presets, traced without memory for their weights."""
     for name in names or ("",):
@@ -141,6 +150,7 @@ def _same_shapes(actual, wrong: dict, expected: dict) -> None:
     same(actual, expected, "trace", wrong=wrong)
 
 
+@graded
 def cleaned(trace) -> None:
     """No hook is left behind, and one that was there before stays."""
     left, gone = CATALOGUE["cleaned"]
@@ -164,6 +174,7 @@ def cleaned(trace) -> None:
 N_HEADS, N_POSITIONS = 3, 6
 
 
+@graded
 def hunt(suspect, blind, n_seen) -> None:
     later, itself, does_see, *_ = CATALOGUE["hunt"]
     pair = given(blind, "blind")
@@ -194,6 +205,7 @@ def _sees(suspect) -> list[list[bool]]:
     return [list(row) for row in zip(*moved)]
 
 
+@graded
 def repair(repaired, *cases: tuple[Tensor, int]) -> None:
     """Cases are (x, n_heads); weights are made to fit."""
     for x, n_heads in cases or ((numbers(2, 5, 12, key=8), 3),):
@@ -213,17 +225,20 @@ def streams_in_heads() -> tuple[tuple[Tensor, int], ...]:
 # ---- problem 7: investigate ----
 
 
+@graded
 def weighed(ratio) -> None:
     same(ratio, known.RATIO, "ratio", wrong=_wrong("weighed", "ratio"), tolerance=TWO, reveal=False)
     passed("logits against weights")
 
 
+@graded
 def room(most_tokens) -> None:
     right = known.ROOM // (3 * 4 * known.SMALL.n_vocab)
     same(most_tokens, right, "most_tokens", wrong=_wrong("room", "most_tokens"), reveal=False)
     passed("tokens that fit")
 
 
+@graded
 def chunked(loss_in_chunks, *cases: tuple[Tensor, int, int]) -> None:
     """Cases are (states, n_vocab, n_chunk); the other arguments are made to fit."""
     for states, n_vocab, n_chunk in cases or (
@@ -257,6 +272,7 @@ def states() -> tuple[tuple[Tensor, int, int], ...]:
     )  # fmt: skip
 
 
+@graded
 def frugal(loss_in_chunks, *cases: tuple[int, int, int]) -> None:
     """Cases are (rows, n_vocab, n_chunk): of what is made, no more than eight chunks' logits are alive at once."""
     at_once, kept = CATALOGUE["frugal"]

@@ -36,6 +36,7 @@ from classroom.checks.norms_slips import (
     pre_norm_truth,
     rooted,
 )
+from classroom.checks.progress import graded
 from plainformer import norms
 
 ROUNDED = 6e-4  # an answer may be rounded to three decimals
@@ -50,6 +51,7 @@ def _wrong(check: str, name: str) -> dict:
 # ---- problem 2: by hand ----
 
 
+@graded
 def statistics(mean, deviation, root_mean_square) -> None:
     answers = {"mean": mean, "deviation": deviation, "root_mean_square": root_mean_square}
     for name, right in (("mean", MEAN), ("deviation", DEVIATION), ("root_mean_square", ROOT)):
@@ -58,6 +60,7 @@ def statistics(mean, deviation, root_mean_square) -> None:
     passed("mean, deviation and root mean square: 8² + 6² = 10²")
 
 
+@graded
 def normed(layer, root) -> None:
     for name, answer, right in (("layer", layer, layered()), ("root", root, rooted())):
         same(answer, right, name, wrong=_wrong("normed", name), tolerance=ROUNDED, reveal=False)
@@ -78,6 +81,7 @@ def tensor(*shape: int) -> Tensor:
 _X, _WEIGHT, _BIAS, _EPS = tensor(2, 3, 5) * 2 + 1, tensor(5), tensor(5), 0.3
 
 
+@graded
 def layer(layer_norm, *cases: tuple) -> None:
     """Cases are (x, weight, bias, eps)."""
     for x, weight, bias, eps in cases or ((_X, _WEIGHT, _BIAS, _EPS),):
@@ -86,6 +90,7 @@ def layer(layer_norm, *cases: tuple) -> None:
     passed("LayerNorm")
 
 
+@graded
 def root(rms_norm, *cases: tuple) -> None:
     """Cases are (x, weight, eps)."""
     for x, weight, eps in cases or ((_X, _WEIGHT, _EPS),):
@@ -154,12 +159,14 @@ def parts(d_model: int, scale: float = 1.0) -> dict[str, Callable[[Tensor], Tens
 _PARTS = parts(5)
 
 
+@graded
 def pre(pre_norm, *cases: tuple) -> None:
     """Cases are (x, the parts as a dict)."""
     _wired("pre", pre_norm, "pre_norm", pre_norm_truth, cases)
     passed("pre-norm block")
 
 
+@graded
 def post(post_norm, *cases: tuple) -> None:
     """Cases are (x, the parts as a dict)."""
     _wired("post", post_norm, "post_norm", post_norm_truth, cases)
@@ -176,6 +183,7 @@ def _wired(check: str, function: Callable, what: str, truth: Callable, cases: tu
 # ---- problem 5: hunt a bug ----
 
 
+@graded
 def hunt(suspect, exposing, harmless) -> None:
     agrees, zeros, wrong, nothing = CATALOGUE["hunt"]
     for what, answer in (("exposing", exposing), ("harmless", harmless)):
@@ -197,6 +205,7 @@ def hunt(suspect, exposing, harmless) -> None:
     passed("suspect exposed")
 
 
+@graded
 def repair(mended, *cases: tuple) -> None:
     """Cases are (x, weight, eps)."""
     for x, weight, eps in cases or ((_X, _WEIGHT, _EPS),):

@@ -29,6 +29,7 @@ from classroom.checks.norms_claim_slips import (
     small_model,
     stream,
 )
+from classroom.checks.progress import graded
 
 ROUNDED = 6e-4  # an answer may be rounded to three decimals
 EXACT = 1e-8  # float64, numbers of up to a hundred, sums of a thousand terms
@@ -49,6 +50,7 @@ def _pair(answer, what: str, keys: tuple, such_as: str) -> dict:
 # ---- problem 1: predict ----
 
 
+@graded
 def predict(guess) -> None:
     """Any two lengths."""
     _lengths(guess, "guess")
@@ -78,6 +80,7 @@ def how_far(guess, gradient) -> None:
 # ---- problem 6: what depth does ----
 
 
+@graded
 def first_block(first_gradient, *cases: tuple) -> None:
     """Cases are (model, ids). Twice each: a second call must not see the first."""
     for model, ids in cases or ((small_model(), IDS), (small_model(norm_placement="post"), IDS)):
@@ -93,6 +96,7 @@ def first_block(first_gradient, *cases: tuple) -> None:
     passed("gradient of the first block")
 
 
+@graded
 def sizes(stream_sizes, *cases: tuple) -> None:
     """Cases are (model, ids)."""
     for model, ids in cases or ((small_model(), IDS),):
@@ -122,6 +126,7 @@ def call_briefly(function: Callable, what: str, /, **arguments):
         raise
 
 
+@graded
 def depth(gradient, rms, exponent, stack, ids) -> None:
     """1,000 blocks by bounds; the first 250 measured again."""
     exchanged, both, other, behind, ratio, square = CATALOGUE["depth"]
@@ -147,6 +152,7 @@ def depth(gradient, rms, exponent, stack, ids) -> None:
 # ---- problem 7: the same budget ----
 
 
+@graded
 def shapes(n_deep, width_1000, ratio_1000) -> None:
     same(n_deep, N_DEEP, "n_deep", wrong=_wrong("shapes", "n_deep"), reveal=False)
     wrong = _wrong("shapes", "width_1000")
@@ -156,6 +162,7 @@ def shapes(n_deep, width_1000, ratio_1000) -> None:
     passed("shapes of equal size. Llama 2 7B has 128 features of width for each of its blocks")
 
 
+@graded
 def budget(steps_deep, losses, learn, wide) -> None:
     """The number of steps exactly, the wide model's loss measured again, the deep one's by bounds."""
     same(steps_deep, STEPS_DEEP, "steps_deep", wrong=_wrong("budget", "steps_deep"), reveal=False)
@@ -191,6 +198,7 @@ def numbers(text: str) -> list[float]:
     return [float(found) for found in _NUMBER.findall(text)]
 
 
+@graded
 def cites_depth(essay, gradient, rms) -> None:
     """Length, and the measured numbers of problem 6."""
     few, many, *_ = CATALOGUE["cites_depth"]
@@ -203,6 +211,7 @@ def cites_depth(essay, gradient, rms) -> None:
     passed(f"the essay has {n_words} words and cites what you measured on 1,000 blocks")
 
 
+@graded
 def cites_budget(essay, losses, width_1000) -> None:
     """The numbers of problem 7."""
     width = float(number(width_1000, "width_1000", "123.4"))

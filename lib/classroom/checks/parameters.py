@@ -24,6 +24,7 @@ from classroom.checks.parameters_slips import (
     model,
     sizes,
 )
+from classroom.checks.progress import graded
 from plainformer.config import Config, preset, published
 
 ROUNDED = 6e-4  # an answer may be rounded to three decimals
@@ -40,6 +41,7 @@ def _wrong_results(check: str, name: str, arguments: dict) -> dict:
 # ---- problem 1: predict ----
 
 
+@graded
 def predict(guess) -> None:
     """Any number that could be a model's size."""
     _plausible(guess, "guess")
@@ -67,17 +69,20 @@ def how_far(guess, total) -> None:
 # ---- problem 2: by hand ----
 
 
+@graded
 def blocks(blocks) -> None:
     same(blocks, 12 * L * D**2, "blocks", wrong=_wrong("blocks", "blocks"), reveal=False)
     passed("blocks")
 
 
+@graded
 def whole(table, total) -> None:
     same(table, V * D, "table", wrong=_wrong("whole", "table"), reveal=False)
     same(total, estimated(L, D, V, 1), "total", wrong=_wrong("whole", "total"), reveal=False)
     passed("table and total")
 
 
+@graded
 def share(table_share) -> None:
     right = V * D / estimated(L, D, V, 1)
     same(table_share, right, "table_share", wrong=_wrong("share", "table_share"), tolerance=ROUNDED, reveal=False)
@@ -87,16 +92,19 @@ def share(table_share) -> None:
 # ---- problem 3: what it compares with ----
 
 
+@graded
 def tier(tier) -> None:
     same(tier, "below", "tier", wrong=_wrong("tier", "tier"), choices=("below", "inside", "above"), reveal=False)
     passed("tier")
 
 
+@graded
 def ratios(ratios) -> None:
     same(ratios, RATIOS, "ratios", wrong=_wrong("ratios", "ratios"), tolerance=ROUNDED, reveal=False)
     passed("ratios")
 
 
+@graded
 def near_match(near_match) -> None:
     wrong = _wrong("near_match", "near_match")
     same(near_match, "gpt2-large", "near_match", wrong=wrong, choices=GPT2, reveal=False)
@@ -106,12 +114,14 @@ def near_match(near_match) -> None:
 # ---- problem 4: the shortcut as a function ----
 
 
+@graded
 def estimate_tied(estimate, *cases: tuple[int, int, int]) -> None:
     """Cases are (n_layers, d_model, n_vocab)."""
     _estimates("estimate_tied", estimate, cases or ((3, 10, 700),), tied=True)
     passed("estimate, tied")
 
 
+@graded
 def estimate_untied(estimate, *cases: tuple[int, int, int]) -> None:
     """Cases are (n_layers, d_model, n_vocab)."""
     _estimates("estimate_untied", estimate, cases or ((3, 10, 700),), tied=False)
@@ -149,6 +159,7 @@ def _named(models: tuple[Config, ...]) -> dict[str, Config]:
     return {f"other sizes, model {k}": config for k, config in enumerate(models, start=1)}
 
 
+@graded
 def attention(count_parameters, *models: Config) -> None:
     visible = {
         "without grouping or biases": model(),
@@ -159,6 +170,7 @@ def attention(count_parameters, *models: Config) -> None:
     passed("attention")
 
 
+@graded
 def mlp(count_parameters, *models: Config) -> None:
     visible = {
         "two matrices": model(),
@@ -170,12 +182,14 @@ def mlp(count_parameters, *models: Config) -> None:
     passed("MLP")
 
 
+@graded
 def norms(count_parameters, *models: Config) -> None:
     visible = {"RMSNorm": model(), "LayerNorm": model(norm="layer")}
     _parts("norms", ("norms",), count_parameters, _named(models) or visible)
     passed("norms")
 
 
+@graded
 def tables(count_parameters, *models: Config) -> None:
     visible = {
         "tied, no learned positions": model(),
@@ -186,6 +200,7 @@ def tables(count_parameters, *models: Config) -> None:
     passed("tables")
 
 
+@graded
 def real_models(count_parameters, *names: str) -> None:
     """The sum of the parts against the count that was published: a truth that our library had no part in."""
     for name in names or ("gpt2-small", "smollm2-135m"):
@@ -210,6 +225,7 @@ def real_models(count_parameters, *names: str) -> None:
 # ---- problem 6: hunt a bug ----
 
 
+@graded
 def hunt(suspect, right_at, wrong_at) -> None:
     is_right, is_wrong, larger, impossible = CATALOGUE["hunt"]
     expected_keys = ["d_ff", "d_model", "n_heads", "n_kv_heads"]
@@ -231,6 +247,7 @@ def hunt(suspect, right_at, wrong_at) -> None:
     passed("suspect exposed")
 
 
+@graded
 def repair(repaired, *cases: tuple[int, int, int, int]) -> None:
     """Cases are (d_model, n_heads, n_kv_heads, d_ff)."""
     for d_model, n_heads, n_kv_heads, d_ff in cases or ((48, 8, 8, 112), (48, 8, 2, 112)):
@@ -243,11 +260,13 @@ def repair(repaired, *cases: tuple[int, int, int, int]) -> None:
 # ---- problem 7: investigate ----
 
 
+@graded
 def units(units) -> None:
     same(units, block_units("llama-2-70b"), "units", wrong=_wrong("units", "units"), tolerance=ROUNDED, reveal=False)
     passed("one block in units of d²")
 
 
+@graded
 def errors(shortcut_error, *names: str) -> None:
     for name in names or ("gpt2-small", "llama-2-7b"):
         for with_tables in (False, True):
@@ -259,6 +278,7 @@ def errors(shortcut_error, *names: str) -> None:
     passed("errors of the shortcut")
 
 
+@graded
 def effects(mlp_alone, both) -> None:
     config = block_units("llama-2-70b")
     right = {"mlp_alone": (4 + config["mlp"]) / 12 - 1, "both": sum(config.values()) / 12 - 1}
@@ -267,6 +287,7 @@ def effects(mlp_alone, both) -> None:
     passed("two effects")
 
 
+@graded
 def reason(reason) -> None:
     same(reason, "E", "reason", wrong=_wrong("reason", "reason"), choices=tuple("ABCDE"), reveal=False)
     passed("reason. Before you trust the shortcut, look at a model's d_ff, n_kv_heads and n_vocab")

@@ -27,6 +27,7 @@ from classroom.checks.positions_slips import (
     shifted,
     wavelengths,
 )
+from classroom.checks.progress import graded
 from plainformer.positions import convert_pairing
 
 ROUNDED = 6e-4  # an answer may be rounded to three decimals
@@ -67,6 +68,7 @@ def _compare(check: str, function: Callable, what: str, arguments: dict, right, 
 # ---- problem 1: predict ----
 
 
+@graded
 def predict(guess) -> None:
     _guessed(guess)
     passed("noted; problem 8 tells how far off it is")
@@ -92,6 +94,7 @@ def how_far(guess) -> None:
 # ---- problem 2: by hand ----
 
 
+@graded
 def speeds(speeds, wavelength) -> None:
     same(speeds, SPEEDS, "speeds", wrong=_wrong("speeds", "speeds"), tolerance=1e-6, reveal=False)
     wrong = _wrong("speeds", "wavelength")
@@ -99,6 +102,7 @@ def speeds(speeds, wavelength) -> None:
     passed("speeds, and the slowest pair's wavelength")
 
 
+@graded
 def pairs(halves, even_odd) -> None:
     exchanged, mirrored, from_one = CATALOGUE["pairs"]
     found = {}
@@ -121,6 +125,7 @@ def pairs(halves, even_odd) -> None:
 # ---- problem 3: sinusoids ----
 
 
+@graded
 def rows(sinusoid_rows, *cases: tuple) -> None:
     """Cases are (n_positions, d_model, base)."""
     for n_positions, d_model, base in cases or ((7, 10, 100.0),):
@@ -129,6 +134,7 @@ def rows(sinusoid_rows, *cases: tuple) -> None:
     passed("rows of sinusoids")
 
 
+@graded
 def shift(shift_matrix, *cases: tuple) -> None:
     """Cases are (k, d_model, base)."""
     for k, d_model, base in cases or ((3, 10, 100.0),):
@@ -162,12 +168,14 @@ def extremes() -> list[tuple[Tensor, Tensor, float]]:
     ]
 
 
+@graded
 def even_odd(turn, *cases: tuple) -> None:
     """Cases are (x, positions, base)."""
     _turned("even_odd", turn, "even-odd", cases)
     passed("neighbours turned")
 
 
+@graded
 def halves(turn, *cases: tuple) -> None:
     """Cases are (x, positions, base)."""
     _turned("halves", turn, "halves", cases)
@@ -184,12 +192,14 @@ def _turned(check: str, turn: Callable, pairing: str, cases: tuple) -> None:
 # ---- problem 5: the converter ----
 
 
+@graded
 def to_halves(convert, *cases: tuple) -> None:
     """Cases are (weight, n_heads)."""
     _converted("to_halves", convert, "halves", cases)
     passed("converted to halves")
 
 
+@graded
 def to_even_odd(convert, *cases: tuple) -> None:
     """Cases are (weight, n_heads)."""
     _converted("to_even_odd", convert, "even-odd", cases)
@@ -208,12 +218,14 @@ def _converted(check: str, convert: Callable, to: str, cases: tuple) -> None:
 # ---- problem 6: the relative property ----
 
 
+@graded
 def spares(is_relative) -> None:
     """The student's test must say True of every rotation that has the property."""
     _judged("spares", is_relative, RELATIVE, True)
     passed(f"it says True of all {len(RELATIVE)} functions that have the property")
 
 
+@graded
 def kills(is_relative) -> None:
     """And False of every one that has not."""
     _judged("kills", is_relative, NOT_RELATIVE, False)
@@ -251,6 +263,7 @@ def heads() -> dict[str, Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]]:
     return {name: _head(kind) for name, kind in VERDICTS.items()}
 
 
+@graded
 def right_one(right_one) -> None:
     moves, weights = CATALOGUE["right_one"]
     wrong = {weights: next(x for x in "BDE" if x != right_one)} | {moves: "A"}
@@ -260,6 +273,7 @@ def right_one(right_one) -> None:
     passed("the right one")
 
 
+@graded
 def verdicts(verdicts) -> None:
     if type(given(verdicts, "verdicts")) is dict:
         for name, word in verdicts.items():
@@ -271,6 +285,7 @@ def verdicts(verdicts) -> None:
 # ---- problem 8: pairs that never turn round ----
 
 
+@graded
 def unfinished(unfinished, *cases: tuple) -> None:
     """Cases are (d_head, base, n_context)."""
     for d_head, base, n_context in cases or ((64, 10_000.0, 2048), (128, 500_000.0, 8192)):
@@ -280,6 +295,7 @@ def unfinished(unfinished, *cases: tuple) -> None:
     passed("pairs that do not come round")
 
 
+@graded
 def base_for(base_for, *cases: tuple) -> None:
     """Cases are (d_head, n_context)."""
     for d_head, n_context in cases or ((8, 1000), (64, 8192)):
