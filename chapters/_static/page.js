@@ -34,6 +34,14 @@
     }
   }
 
+  /* What the theme leaves to do: its logo lies in no landmark. */
+  function nameLogo() {
+    const logo = document.querySelector(".sidebar-primary-item:has(> .navbar-brand)");
+    if (!logo) return;
+    logo.setAttribute("role", "navigation");
+    logo.setAttribute("aria-label", "Home");
+  }
+
   /* Printed pages are light, and show what is folded away on the screen. */
   const root = document.documentElement;
   function openForPrint() {
@@ -53,6 +61,7 @@
   }
 
   addEventListener("load", function () {
+    nameLogo();
     const math = window.MathJax && window.MathJax.startup && window.MathJax.startup.promise;
     Promise.resolve(math).then(markScrolling);
   });

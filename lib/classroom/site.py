@@ -55,6 +55,8 @@ def name_pictures(app, doctree):
 ACCESSIBLE = {
     'role="doc-biblioentry"': 'role="listitem"',  # a deprecated role, and no child that a list may have
     ' aria-label="Toggle hidden content"': "",  # another name than the words to be read there
+    '<th class="head text-left"><p></p></th>': "<td></td>",  # the corner of a table heads nothing
+    '<th class="head text-right"><p></p></th>': "<td></td>",
 }
 
 
