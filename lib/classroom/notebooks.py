@@ -194,6 +194,7 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     # One thread: tiny loops take many times longer with two on a busy machine, and sums can differ in the last digit.
     os.environ.update(OMP_NUM_THREADS="1", MKL_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1")
+    os.environ["PLAINFORMER_STORING"] = "1"  # a figure's script for JupyterLab stays out of what is stored
 
     bad = 0
     try:

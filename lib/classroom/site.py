@@ -1,7 +1,8 @@
 """The offline site: a Sphinx extension, and the command that builds the book.
 
 `_config.yml` lists this module as an extension (`setup` below). `python -m classroom.site` (`make book`)
-builds the book through Jupyter Book with every warning an error, and says where to open it.
+builds the book through Jupyter Book with every warning an error, and says where to open it. With `--solutions`
+it builds the instructors' edition, into another folder.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import docutils.nodes
@@ -80,7 +82,7 @@ def _shapes_as_words(app, what, name, obj, options, signature, returns):
 
 def setup(app):
     """Sphinx calls this because `_config.yml` names `classroom.site`, which brings the course's other extensions."""
-    for part in ("classroom.reading", "classroom.ledger_page"):
+    for part in ("classroom.reading", "classroom.ledger_page", "classroom.elements.sphinx"):
         app.setup_extension(part)
     app.add_css_file("appendix.css")  # for what these two add to the pages
     app.connect("doctree-read", name_pictures)
@@ -111,6 +113,24 @@ def build(source: Path, output: Path, strict: bool = True) -> tuple[int, str]:
     return done.returncode, done.stderr if done.returncode == 0 else done.stdout + done.stderr
 
 
+def build_with_solutions(source: Path, output: Path, strict: bool = True) -> tuple[int, str]:
+    """Build the instructors' edition, with the pages of `classroom.worked`, into `output`/_build/instructor.
+
+    It is made in a temporary folder: the sources, and a site for readers in _build/html, stay as they are.
+    """
+    from classroom import worked  # only here: the site for readers is built without reading a solution
+
+    site = output / "_build" / "instructor"
+    shutil.rmtree(site, ignore_errors=True)
+    with tempfile.TemporaryDirectory(prefix="instructors-edition-") as folder:
+        made = Path(folder).resolve()
+        code, messages = build(worked.stage(source, made / "book"), made, strict)
+        if code == 0:
+            site.parent.mkdir(parents=True, exist_ok=True)
+            shutil.move(made / "_build" / "html", site)
+    return code, messages.replace(f"{made / 'book'}{os.sep}", "")
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Parse the command line, build, and say where the book is."""
     parser = argparse.ArgumentParser(prog="python -m classroom.site", description="Build the HTML book.")
@@ -119,21 +139,30 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         "--strict", action=argparse.BooleanOptionalAction, default=True, help="a warning fails the build"
     )
+    parser.add_argument(
+        "--solutions",
+        action="store_true",
+        help="the instructors' edition: the book with the worked solutions, into _build/instructor",
+    )
     options = parser.parse_args(arguments)
     source = options.source.resolve()
     output = (options.output or source).resolve()
     if not (source / "_config.yml").is_file():
         parser.error(f"{source} has no _config.yml: give --source the folder of the book, the repository's root")
+    if options.solutions and not list(source.glob("solutions/*/*.ipynb")):
+        parser.error(f"{source} has no solutions/: the instructors' edition needs them")
 
-    page = output / "_build" / "html" / "index.html"
+    page = output / "_build" / ("instructor" if options.solutions else "html") / "index.html"
     shown = os.path.relpath(page) if page.is_relative_to(Path.cwd()) else page
     print(f"Building the book into {Path(shown).parent}", flush=True)
-    code, messages = build(source, output, options.strict)
+    code, messages = (build_with_solutions if options.solutions else build)(source, output, options.strict)
     if messages.strip():
         print(messages.strip(), file=sys.stderr)
     if code:
         print("The book has errors: each line above names the page and the line to mend.", file=sys.stderr)
         return code
+    if options.solutions:
+        print("For instructors only: it holds solutions and hidden tests. Do not publish this folder.")
     print(f"Open {shown} ({page.as_uri()})")
     return 0
 
