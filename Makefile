@@ -18,8 +18,8 @@ help:  ## list the targets
 	@$(BIN)/python -m pip install --quiet --no-deps --editable .
 	@touch $@
 
-book: .venv/installed  ## build the HTML book into _build/html
-	@python -m classroom.site
+book: .venv/installed  ## build the HTML book into _build/html (SOLUTIONS=1: with worked solutions, into _build/instructor)
+	@python -m classroom.site $(if $(SOLUTIONS),--solutions)
 
 lab: .venv/installed  ## open JupyterLab with your own copy of the exercises (in work/)
 	@python -m classroom.lab

@@ -28,6 +28,10 @@ c.CourseDirectory.solution_directory = "grading/solution"
 c.CourseDirectory.db_url = f"sqlite:///{(root / 'grading' / 'gradebook.db').as_posix()}"
 c.CourseDirectory.ignore = [".ipynb_checkpoints", "*.pyc", "__pycache__", ".pytest_cache", ".DS_Store"]
 
+# nbgrader's exchange, for students who all work on this machine: a folder that everybody may write to.
+# c.Exchange.root = "/srv/nbgrader/exchange"
+c.Exchange.assignment_dir = str(root / "work")  # where `make lab` puts a student's copies
+
 # what stands where an answer was taken out
 c.ClearSolutions.code_stub = {
     "python": "# YOUR ANSWER HERE: write your lines and delete the next one.\n"

@@ -82,7 +82,7 @@ def _shapes_as_words(app, what, name, obj, options, signature, returns):
 
 def setup(app):
     """Sphinx calls this because `_config.yml` names `classroom.site`, which brings the course's other extensions."""
-    for part in ("classroom.reading", "classroom.ledger_page", "classroom.elements.sphinx"):
+    for part in ("classroom.reading", "classroom.ledger_page", "classroom.graders_page", "classroom.elements.sphinx"):
         app.setup_extension(part)
     app.add_css_file("appendix.css")  # for what these two add to the pages
     app.connect("doctree-read", name_pictures)

@@ -14,10 +14,12 @@ from plainformer.attention import SelfAttention
 
 
 def test_the_row_of_fund_and_of_a_repeated_it_are_the_formula_number_by_number():
-    one, two, three = (math.exp(score / math.sqrt(2)) for score in (1, 2, 3))
-    fund = [one / (1 + 2 * one), 1 / (1 + 2 * one), one / (1 + 2 * one)]
+    k_1, k_2 = truth.K_1, truth.K_2
+    fund_fits, two, one, three = (math.exp(score / math.sqrt(2)) for score in (k_1, 2 * k_1, k_2, 2 * k_1 + k_2))
+    fund = [fund_fits / (1 + 2 * fund_fits), 1 / (1 + 2 * fund_fits), fund_fits / (1 + 2 * fund_fits)]
     assert truth.FUND.tolist() == pytest.approx(fund)
-    assert (truth.FUND @ truth.VALUES).tolist() == pytest.approx([fund[0] + fund[2], 2 * fund[1] + 2 * fund[2]])
+    moved = [truth.V_1 * (fund[0] + fund[2]), truth.V_2 * (fund[1] + fund[2])]
+    assert (truth.FUND @ truth.VALUES).tolist() == pytest.approx(moved)
     total = two + one + three + three
     assert truth.REPEATED.tolist() == pytest.approx([two / total, one / total, three / total, three / total])
 

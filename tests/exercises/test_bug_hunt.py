@@ -77,8 +77,8 @@ def test_a_right_stack_is_torch_s_attention_layer_by_layer(make):
 
 
 def test_the_numbers_of_problem_2():
-    scores = torch.tensor([-10_000.0, 0.0 - 10_000.0], dtype=torch.float64)
-    assert truth.leaked(*truth.SCORES, truth.ADDED) == scores.softmax(0)[1].item()
+    scores = torch.tensor([-10_000.0, truth.SCORES[1] - 10_000.0], dtype=torch.float64)
+    assert math.isclose(truth.leaked(*truth.SCORES, truth.ADDED), scores.softmax(0)[1].item(), rel_tol=1e-9)
     row = torch.tensor(truth.ROW, dtype=torch.float64)
     assert math.isclose(truth.INSIDE, F.layer_norm(row, [2], eps=truth.EPS)[0].item(), rel_tol=1e-12)
     assert math.isclose(truth.OUTSIDE, (row[0] / (row.std(unbiased=False) + truth.EPS)).item(), rel_tol=1e-12)

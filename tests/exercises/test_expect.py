@@ -32,6 +32,10 @@ def said(*arguments, **options) -> str:
         ({"a": 1, "b": [0.5, "x"]}, {"b": [0.5, "x"], "a": 1}),
         ((1, 2), [1, 2]),
         (torch.tensor([1.0, math.nan]), torch.tensor([1.0, math.nan])),
+        (math.nan, math.nan),
+        (torch.tensor(0.2504), torch.tensor(0.25)),
+        (torch.tensor(3), torch.tensor(3)),
+        (torch.tensor(math.nan), torch.tensor(math.nan)),
     ],
 )
 def test_equal_answers_pass(actual, expected):
@@ -83,6 +87,12 @@ class LenientDict(dict):
         (torch.tensor([1, 2]), torch.tensor([1.0, 2.0])),
         (torch.tensor([[1.0, 2.0]]), torch.tensor([1.0, 2.0])),
         (torch.tensor([math.nan, 2.0]), torch.tensor([1.0, 2.0])),
+        (0.5, math.nan),
+        (0.25, torch.tensor(0.25)),
+        (torch.tensor([0.25]), torch.tensor(0.25)),
+        (torch.tensor(1), torch.tensor(1.0)),
+        (torch.tensor(0.3), torch.tensor(0.25)),
+        (torch.tensor(math.nan), torch.tensor(0.25)),
     ],
 )
 def test_unequal_answers_fail(actual, expected):
@@ -127,6 +137,35 @@ def test_a_float_where_a_count_belongs_is_seen_to_be_one_and_told_what_to_do():
     message = said(27648.0, 27648, "count")
     assert "must be an int" in message and "//" in message
     assert "expected 27,648, got 27648.0" in message
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        (math.nan, 0.5),
+        (np.float64("nan"), 0.5),
+        (torch.tensor(math.nan), torch.tensor(0.5)),
+        (torch.tensor([0.5, math.nan]), torch.tensor([0.5, 0.5])),
+        ({"a": [math.nan]}, {"a": [0.5]}),
+    ],
+)
+def test_nan_is_called_no_number_and_told_its_usual_causes(answer, expected):
+    message = said(answer, expected, "answer", tolerance=1e-6)
+    assert "nan, which is no number" in message and "all −∞" in message
+    assert "small" not in message and "large" not in message
+
+
+@pytest.mark.parametrize("of", [float, torch.tensor, lambda x: [x], lambda x: torch.tensor([x])])
+def test_a_slip_that_gives_nan_is_known(of):
+    slips = {"another": of(0.7), "a hidden row": of(math.nan)}
+    assert "a hidden row" in said(of(math.nan), of(0.5), "answer", wrong=slips, tolerance=1e-6)
+    assert "a hidden row" not in said(of(0.6), of(0.5), "answer", wrong=slips, tolerance=1e-6)
+
+
+def test_a_tensor_of_no_axis_is_compared_as_the_number_it_is():
+    assert "loss is too large: you have 0.5" in said(torch.tensor(0.5), torch.tensor(0.25), "loss", tolerance=1e-6)
+    assert "the mean" in said(torch.tensor(2.0), torch.tensor(0.25), "loss", wrong={"the mean": torch.tensor(2.0)})
+    assert "a tensor was expected" in said(0.25, torch.tensor(0.25), "loss")
 
 
 WORDS = ("below", "inside", "very-far")
@@ -182,6 +221,7 @@ def test_a_number_is_taken_as_such_and_anything_else_is_asked_for_one():
 def test_an_untouched_answer_is_called_so(missing):
     assert said(missing, 3, "total") == "total: not answered yet."
     assert "parts['a']: not answered yet" in said({"a": missing}, {"a": 3}, "parts")
+    assert "parts[1]: not answered yet" in said([1, ...], [1, 2], "parts")
 
 
 # ---- functions ----

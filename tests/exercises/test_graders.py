@@ -1,65 +1,23 @@
-"""Every grader is graded, by one convention for all assignments.
+"""Every grader is graded, by one convention for all assignments: classroom.grading.trial says which.
 
-`CATALOGUE` in classroom/checks/STEM_slips.py holds each check's known slips, `SUBMISSIONS` in
-classroom/grading/demo_class/STEM.py right answers in several styles and typical wrong ones.
+One run of nbgrader's autograder for each assignment serves all tests here, the untouched notebook included.
 """
 
 import importlib
 import inspect
 import io
+import re
 from contextlib import redirect_stdout
-from dataclasses import dataclass
-from functools import cached_property
 
-import nbformat
 import pytest
-from nbgrader.utils import is_grade
+from nbgrader.utils import is_grade, is_solution, is_task
 
-from classroom.checks.expect import CheckFailed
-from classroom.grading import course, demo
-from classroom.grading.release import build
-
-ASSIGNMENTS = [name for name in course.assignments() if name != "09_parameters"]  # test_parameters.py and test_demo.py
+from classroom.checks.expect import UNANSWERED, CheckFailed
+from classroom.grading import course, demo, trial
+from classroom.grading.trial import BROKEN, REFERENCE, UNTOUCHED, Assignment
 
 
-@dataclass(frozen=True)
-class Assignment:
-    name: str
-
-    @property
-    def stem(self) -> str:
-        return self.name.partition("_")[2]
-
-    @property
-    def slips_module(self) -> str:
-        return f"classroom.checks.{self.stem}_slips"
-
-    @property
-    def catalogue(self) -> dict[str, dict[str, dict]]:
-        return importlib.import_module(self.slips_module).CATALOGUE
-
-    @cached_property
-    def source(self):
-        return nbformat.read(course.ROOT / "solutions" / self.name / f"{self.name}.ipynb", as_version=4)
-
-    @property
-    def tests(self) -> dict[str, str]:
-        """The check that each graded cell is named after → the cell's id."""
-        ids = [cell.metadata.nbgrader.grade_id for cell in self.source.cells if is_grade(cell) and is_code(cell)]
-        return {name.split("-", 1)[1]: name for name in ids}
-
-    def run(self, check: str, answers: dict) -> None:
-        """The visible check on these answers, by the names of its parameters."""
-        function = getattr(importlib.import_module(f"classroom.checks.{self.stem}"), check)
-        names = [p.name for p in inspect.signature(function).parameters.values() if p.kind is p.POSITIONAL_OR_KEYWORD]
-        function(*[answers[name] for name in names])
-
-
-def is_code(cell) -> bool:
-    return cell.cell_type == "code"
-
-
-@pytest.fixture(scope="module", params=ASSIGNMENTS)
+@pytest.fixture(scope="module", params=course.assignments())
 def assignment(request) -> Assignment:
     return Assignment(request.param)
 
@@ -69,9 +27,17 @@ def right(assignment) -> dict:
     """Every name that the reference answers and the given cells define."""
     names = {}
     with redirect_stdout(io.StringIO()):
-        for cell in filter(is_code, assignment.source.cells):
-            exec(cell.source, names)
+        for cell in assignment.source.cells:
+            if cell.cell_type == "code":
+                exec(cell.source, names)
     return names
+
+
+def visible_check(assignment: Assignment, check: str, answers: dict) -> None:
+    """The check that students see on these answers, by the names of its parameters."""
+    function = getattr(importlib.import_module(f"classroom.checks.{assignment.stem}"), check)
+    names = [p.name for p in inspect.signature(function).parameters.values() if p.kind is p.POSITIONAL_OR_KEYWORD]
+    function(*[answers[name] for name in names])
 
 
 def test_the_visible_check_names_every_slip(assignment, right):
@@ -81,76 +47,106 @@ def test_the_visible_check_names_every_slip(assignment, right):
     assert set(assignment.catalogue) <= set(assignment.tests)
     for check, says in slips:
         with pytest.raises(CheckFailed) as failure, redirect_stdout(io.StringIO()):
-            assignment.run(check, right | assignment.catalogue[check][says])
+            visible_check(assignment, check, right | assignment.catalogue[check][says])
         assert failure.value.slip == says, (check, says, str(failure.value))
         assert says in str(failure.value)
 
 
 @pytest.fixture(scope="module")
-def graded(assignment, tmp_path_factory):
-    """Submissions with several slips each, so that the whole table costs few runs; and what each cell answered."""
-    folder = tmp_path_factory.mktemp("slips")
-    released = build(assignment.name, folder) / f"{assignment.name}.ipynb"
-    config, reference = course.settings(folder), course.answers(assignment.source)
-    rounds = pack(assignment)
-    for k, slips in enumerate(rounds):
-        answers = dict(reference)
-        for check, says in slips.items():
-            cell = f"{problem(assignment, check)}-answer"
-            answers[cell] += f"\n\nfrom {assignment.slips_module} import CATALOGUE\n"
-            for name in assignment.catalogue[check][says]:
-                answers[cell] += f"{name} = CATALOGUE[{check!r}][{says!r}][{name!r}]\n"
-        course.submit(config, assignment.name, f"slip-{k}", released, answers)
-    assert course.autograde(config, assignment.name), (folder / "nbgrader.log").read_text(encoding="utf-8")[-3000:]
-    marks = course.marks(config, assignment.name)
-    pages = [folder / "autograded" / f"slip-{k}" / assignment.name / released.name for k in range(len(rounds))]
-    return [(slips, marks[f"slip-{k}"], said(page)) for k, (slips, page) in enumerate(zip(rounds, pages))]
+def tried(assignment, tmp_path_factory) -> trial.Trial:
+    return trial.run(assignment.name, tmp_path_factory.mktemp(assignment.name))
 
 
-def pack(assignment: Assignment) -> list[dict[str, str]]:
-    """Each slip in some round, and no two slips of a round in answers of the same name."""
-    rounds: list[tuple[dict[str, str], set[str]]] = []
-    for check, known in assignment.catalogue.items():
-        for says, answers in known.items():
-            slips, taken = next((one for one in rounds if not one[1] & {*answers} and check not in one[0]), ({}, set()))
-            if not slips:
-                rounds.append((slips, taken))
-            slips[check] = says
-            taken |= {*answers}
-    return [slips for slips, _ in rounds]
+def test_every_slip_loses_its_points_and_is_told_so(assignment, tried):
+    known = [(check, says) for check, slips in assignment.catalogue.items() for says in slips]
+    assert sorted((slip.check, slip.says) for slip in tried.slips) == sorted(known)
+    assert [(slip.check, slip.says) for slip in tried.slips if slip.points != 0] == []
+    assert [(slip.check, slip.says, slip.answer) for slip in tried.slips if not slip.is_named] == []
 
 
-def problem(assignment: Assignment, check: str) -> str:
-    return assignment.tests[check].split("-")[0]
+def test_right_answers_in_any_style_get_full_marks_and_the_class_its_own(assignment, tried):
+    wrong = [row for row in tried.class_.values() if not row.as_expected]
+    assert wrong == [], demo.table(wrong)
+    assert tried.class_[REFERENCE].total == assignment.points
+    assert len(tried.styles()) >= 2
+    assert tried.class_[UNTOUCHED].total == tried.class_[BROKEN].total == 0
+    assert sum(0 < row.total < assignment.points for row in tried.class_.values()) >= 2
+    assert tried.false_accepts == tried.false_rejects == 0
 
 
-def said(page) -> dict[str, str]:
-    """What each graded cell answered."""
-    cells = [cell for cell in nbformat.read(page, as_version=4).cells if is_code(cell) and is_grade(cell)]
-    return {
-        cell.metadata.nbgrader.grade_id: "\n".join(
-            "\n".join(out.get("traceback", [])) + out.get("evalue", "") for out in cell.outputs
-        )
-        for cell in cells
-    }
+def test_nothing_but_an_essay_waits_for_a_person(assignment, tried):
+    by_hand = {cell.metadata.nbgrader.grade_id for cell in assignment.source.cells if is_task(cell)}
+    assert tried.left_to_a_person == by_hand
 
 
-def test_every_slip_loses_its_points_and_is_told_so(assignment, graded):
-    tried = [(check, says) for slips, *_ in graded for check, says in slips.items()]
-    assert sorted(tried) == sorted((check, says) for check, known in assignment.catalogue.items() for says in known)
-    for slips, marks, answers in graded:
-        for check, says in slips.items():
-            cell = assignment.tests[check]
-            assert marks[cell] == 0, f"accepted: {says}"
-            assert says in answers[cell], f"{cell} says nothing of: {says}\n{answers[cell]}"
+def test_the_table_of_the_book_says_what_was_measured(assignment, tried):
+    row = trial.committed().get(assignment.name)
+    assert row == tried.record(), f"run: python -m classroom.grading trial {assignment.name}"
 
 
-def test_right_answers_in_any_style_get_full_marks_and_the_class_its_own(assignment, tmp_path):
-    rows = {row.student: row for row in demo.grade(assignment.name, tmp_path / "demo", feedback=False)}
-    assert {student for student, row in rows.items() if not row.as_expected} == set(), demo.table([*rows.values()])
-    full = sum(cell.metadata.nbgrader.points for cell in assignment.source.cells if is_grade(cell) and is_code(cell))
-    complete = [student for student, row in rows.items() if row.total == full]
-    assert len(complete) >= 3 and "demo-perfect" in complete
-    for student in ("demo-untouched", "demo-does-not-run"):
-        assert rows[student].total == 0
-    assert sum(0 < row.total < full for row in rows.values()) >= 2
+def test_an_untouched_notebook_runs_to_its_end(assignment, tried):
+    """Only what waits for an answer fails: the answer itself, its checks, and given cells of the same problem."""
+    for cell in tried.untouched.cells:
+        name = cell.metadata.nbgrader.grade_id
+        errors = [out for out in cell.get("outputs", ()) if out.output_type == "error"]
+        if is_solution(cell):
+            assert [(error.ename, error.evalue) for error in errors] in (
+                [],
+                [("NotImplementedError", UNANSWERED)],
+            ), name
+        elif is_grade(cell):
+            assert [error.ename for error in errors] == ["CheckFailed"], (name, errors)
+            assert UNANSWERED in errors[0].evalue, (name, errors[0].evalue)
+        elif errors:
+            assert re.match(r"p\d-", name), (name, errors)
+
+
+@pytest.mark.parametrize("name", trial.committed())
+def test_the_table_gives_no_answer_away(name):
+    """A description of a slip holds no line of a solution, and no number of one that is long enough to be an answer."""
+    solution = "\n".join(
+        part
+        for cell in Assignment(name).source.cells
+        for part in re.findall(r"### BEGIN (?:SOLUTION|HIDDEN TESTS)\n(.*?)### END", cell.source, re.DOTALL)
+    )
+    lines = {line.strip() for line in solution.splitlines() if len(line.strip()) > 12}
+    numbers = {plain(number) for number in NUMBER.findall(solution)}
+    assert lines
+    for check, slips in trial.committed()[name]["slips"].items():
+        for says in slips:
+            assert not [line for line in lines if line in says], (check, says)
+            assert not {plain(number) for number in NUMBER.findall(says)} & numbers, (check, says)
+
+
+NUMBER = re.compile(r"\d[\d_,]{3,}\d")
+
+
+def plain(number: str) -> str:
+    return re.sub(r"\D", "", number)
+
+
+def test_the_table_has_a_row_for_each_assignment():
+    assert [*trial.committed()] == course.assignments(), "run: python -m classroom.grading trial"
+
+
+# ---- the trial itself ----
+
+
+def trial_of(slips=(), **class_) -> trial.Trial:
+    rows = {student: demo.Row(student, got, due) for student, (got, due) in class_.items()}
+    return trial.Trial(Assignment("00_none"), list(slips), rows, None, set())
+
+
+def test_what_is_judged_wrongly_is_counted():
+    slips = [trial.Slip("c", "a slip", points, said) for points, said in ((0, "✗ a slip"), (1, "✗ a slip"), (0, "✗"))]
+    assert [slip.is_named for slip in slips] == [True, True, False]
+    assert trial_of(slips).false_accepts == 1
+    assert trial_of(one=({"p1": 2, "p2": 0}, {"p1": 1, "p2": 3})).false_accepts == 1
+    assert trial_of(one=({"p1": 2, "p2": 0}, {"p1": 1, "p2": 3})).false_rejects == 1
+    assert trial_of(one=(None, {"p1": 1, "p2": 3})).false_rejects == 2
+    assert trial_of(one=({"p1": 1.0}, {"p1": 1})).false_rejects == 0
+
+
+def test_slips_of_one_round_touch_no_common_name():
+    known = {"a": {"1": {"x": 0}, "2": {"x": 0}}, "b": {"3": {"x": 0, "y": 0}, "4": {"y": 0}}, "c": {"5": {"z": 0}}}
+    assert trial.pack(known) == [{"a": "1", "b": "4", "c": "5"}, {"a": "2"}, {"b": "3"}]

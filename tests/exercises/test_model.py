@@ -14,7 +14,10 @@ from plainformer.heads import split
 from plainformer.model import Transformer
 from plainformer.parameters import total
 
-PROBLEM_2 = Config(n_vocab=50, d_model=24, n_heads=6, n_kv_heads=3, d_ff=20, n_context=9, n_layers=5, positions="none")
+PROBLEM_2 = Config(
+    n_vocab=known.N_VOCAB, d_model=known.D_MODEL, n_heads=known.N_HEADS, n_kv_heads=known.N_KV_HEADS, d_ff=known.D_FF,
+    n_context=known.T, n_layers=known.N_LAYERS, positions="none",
+)  # fmt: skip
 
 
 def test_the_shapes_of_problem_2_are_those_of_a_model_that_runs():
@@ -27,7 +30,7 @@ def test_the_shapes_of_problem_2_are_those_of_a_model_that_runs():
 
     model = Transformer(PROBLEM_2, attend=watching)
     block = model.blocks[-1]
-    block.attn.key.register_forward_hook(lambda m, i, out: seen.update(keys=split(out, 3).shape))
+    block.attn.key.register_forward_hook(lambda m, i, out: seen.update(keys=split(out, known.N_KV_HEADS).shape))
     block.attn.out.register_forward_hook(lambda m, i, out: seen.update(joined=i[0].shape))
     block.mlp.down.register_forward_hook(lambda m, i, out: seen.update(hidden=i[0].shape))
     block.register_forward_hook(lambda m, i, out: seen.update(leaves=out.shape))

@@ -24,10 +24,10 @@ def read(folder: str):
 
 def test_the_norms_by_hand_are_torchs():
     x = torch.tensor(norms_slips.X, dtype=torch.float64)
-    weight, shift = torch.full((5,), 2.0, dtype=torch.float64), torch.ones(5, dtype=torch.float64)
+    weight, shift = (torch.full((5,), float(n), dtype=torch.float64) for n in (norms_slips.WEIGHT, norms_slips.SHIFT))
     assert F.layer_norm(x, (5,), weight, shift, 0.0).tolist() == pytest.approx(norms_slips.layered())
     assert F.rms_norm(x, (5,), weight, 0.0).tolist() == pytest.approx(norms_slips.rooted())
-    assert norms_slips.MEAN**2 + norms_slips.DEVIATION**2 == norms_slips.ROOT**2
+    assert pytest.approx(norms_slips.ROOT**2) == norms_slips.MEAN**2 + norms_slips.DEVIATION**2
 
 
 def test_the_truth_is_torchs_in_every_case():

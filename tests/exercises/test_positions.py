@@ -93,7 +93,9 @@ def test_one_head_is_right_and_the_others_have_their_bug():
 def test_sizes_differ_so_that_none_can_stand_for_another():
     assert len(set(checks._X.shape)) == 4 and len(checks._POSITIONS) == checks._X.shape[2]
     assert checks._POSITIONS[0] != 0
-    assert [10_000 ** (-2 * n / 8) for n in range(4)] == slips.SPEEDS and math.isclose(slips.WAVE, 2 * math.pi * 1000)
+    base = slips.ROOT ** (slips.WIDTH // 2)
+    speeds = [base ** (-2 * n / slips.WIDTH) for n in range(slips.WIDTH // 2)]
+    assert pytest.approx(speeds, rel=1e-12) == slips.SPEEDS and math.isclose(slips.WAVE, 2 * math.pi / speeds[-1])
 
 
 @pytest.mark.parametrize("answer", [..., None, "C", {}, {"A": "Sign"}, dict.fromkeys("ABCDE", "right")])

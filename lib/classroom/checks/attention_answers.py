@@ -11,14 +11,16 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from classroom import terms
 from classroom.checks.tensors import numbers
 from plainformer.attention import SelfAttention, attention, attention_weights
 
-GAP, N_KEYS = 8.0, 1000  # problem 1
+GAP = 8.0  # problem 1
+K_1, K_2, N_KEYS, V_1, V_2 = terms.numbers("attention")  # diagonal of W_K; keys of problem 1; diagonal of W_V
 X, W_Q, W_K, W_V = (
     torch.tensor(rows, dtype=torch.float64)
-    for rows in ([[1, 0], [0, 1], [1, 1]], [[1, 0], [1, 1]], [[1, 0], [0, 1]], [[1, 0], [0, 2]])
-)  # the three-token example of the chapter: fund, pays, it
+    for rows in ([[1, 0], [0, 1], [1, 1]], [[1, 0], [1, 1]], [[K_1, 0], [0, K_2]], [[V_1, 0], [0, V_2]])
+)  # the three-token example of the chapter, fund, pays, it, with the term's keys and values
 STATES = {"free": (False, 1), "causal": (True, 1), "two free": (False, 2), "two causal": (True, 2)}
 TEXTS = "aaaaa", "baaaa", "aaaab"
 

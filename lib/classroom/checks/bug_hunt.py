@@ -71,7 +71,7 @@ def leak(leaked_weight) -> None:
     right = leaked(*SCORES, ADDED)
     wrong = _wrong("leak", "leaked_weight")
     same(leaked_weight, right, "leaked_weight", wrong=wrong, tolerance=ROUNDED, reveal=False)
-    passed("a hidden key with half of the weight")
+    passed(f"a hidden key with {right:.0%} of the weight")
 
 
 @graded

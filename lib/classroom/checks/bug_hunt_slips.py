@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Sequence
 from functools import cache, partial
 
+from classroom import terms
 from classroom.checks.bug_hunt_answers import (
     attention_test,
     causality_test,
@@ -28,8 +29,9 @@ ROUNDING = "it rejects a right version that adds in another order: leave room fo
 RETURNS = "it returns its verdict; a test must raise an error, as `assert` does"
 
 # problem 2: a visible score, a hidden one and what is added to it; numbers, and an ε
-SCORES, ADDED = (-10_000.0, 0.0), -10_000.0
-ROW, EPS = (0.03, -0.03), 0.0016
+TIMES, SPREAD, EPS = terms.numbers("bug_hunt")
+SCORES, ADDED = (-10_000.0, math.log(TIMES)), -10_000.0
+ROW = (SPREAD, -SPREAD)
 
 
 def leaked(visible: float, hidden: float, added: float) -> float:
@@ -149,10 +151,10 @@ CATALOGUE: dict[str, dict[str, dict]] = {
         "that is more than all: give per cent": {"guess": 120},
     },
     "leak": {
-        "hidden means −∞; adding −10,000 to 0 makes a number, and softmax looks at the visible one beside it": {
+        "hidden means −∞; adding −10,000 makes a number, and softmax looks at the visible one beside it": {
             "leaked_weight": 0.0,
         },
-        "the visible key counts too: two equal scores share the weight": {"leaked_weight": 1.0},
+        "the visible key counts too: the two scores share the weight": {"leaked_weight": 1.0},
     },
     "root": {
         "the two are the other way round": {"inside": OUTSIDE, "outside": INSIDE},

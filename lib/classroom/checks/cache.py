@@ -11,13 +11,13 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from classroom.checks.cache_answers import last_rows, numbers, uncached
+from classroom.checks.cache_answers import last_rows, uncached
 from classroom.checks.cache_answers import problem as problem  # for the hidden tests of the notebook
 from classroom.checks.cache_slips import (
     CATALOGUE,
     EVEN,
+    GROUP,
     KEPT,
-    LARGE,
     LIMITS,
     N_SERVED,
     PER_TOKEN,
@@ -32,6 +32,7 @@ from classroom.checks.cache_slips import step as _step
 from classroom.checks.expect import UNANSWERED, CheckFailed, call, given, number, passed, same
 from classroom.checks.expect import hidden_test as hidden_test
 from classroom.checks.progress import graded
+from classroom.checks.tensors import numbers
 
 ROUNDED = 6e-4  # an answer may be rounded to three decimals
 EXACT = 1e-9  # a few roundings of float64, as a part of the result
@@ -85,8 +86,7 @@ def per_token(per_token) -> None:
 
 @graded
 def ungrouped(ungrouped) -> None:
-    right = PER_TOKEN * LARGE.n_heads // LARGE.n_kv_heads
-    same(ungrouped, right, "ungrouped", wrong=_wrong("ungrouped", "ungrouped"), reveal=False)
+    same(ungrouped, GROUP * PER_TOKEN, "ungrouped", wrong=_wrong("ungrouped", "ungrouped"), reveal=False)
     passed("without grouped keys")
 
 
@@ -94,7 +94,7 @@ def ungrouped(ungrouped) -> None:
 def served(served_gib) -> None:
     right, wrong = N_SERVED * KEPT * PER_TOKEN / 2**30, _wrong("served", "served_gib")
     same(served_gib, right, "served_gib", wrong=wrong, tolerance=ROUNDED, reveal=False)
-    passed("48 conversations")
+    passed(f"{N_SERVED} conversations")
 
 
 # ---- problem 3: bytes of a served batch ----
@@ -230,7 +230,7 @@ def untouched(attend, *problems: dict) -> None:
         n = len(case["x"]) // 2
         start = case | {"x": case["x"][:n], "positions": case["positions"][:n]}
         rest = case | {"x": case["x"][n:], "positions": case["positions"][n:]}
-        other = rest | {"x": numbers(*rest["x"].shape, seed=9)}
+        other = rest | {"x": numbers(*rest["x"].shape, key=9)}
         _, cache = _attended(attend, start, None)
         for once, way in enumerate((rest, other)):
             out, _ = _attended(attend, way, cache)

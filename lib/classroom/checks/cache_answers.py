@@ -11,25 +11,21 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from classroom.checks.tensors import numbers
 from plainformer import masks
 from plainformer.attention import attention
 from plainformer.positions import rotary_angles, rotate
-
-
-def numbers(*shape: int, seed: int) -> Tensor:
-    """Fixed numbers of about 1, in float64."""
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
 def problem(n_tokens=9, d_model=7, n_heads=6, n_kv_heads=6, d_head=4, d_value=8, start=0, times=1.0, plus=0.0) -> dict:
     """Rows, positions and weights for `attend`; by default all sizes differ but those of heads."""
     scale = d_model**-0.5
     return {
-        "x": times * numbers(n_tokens, d_model, seed=1) + plus,
+        "x": times * numbers(n_tokens, d_model, key=1) + plus,
         "positions": torch.arange(start, start + n_tokens),
-        "W_Q": scale * numbers(n_heads, d_model, d_head, seed=2),
-        "W_K": scale * numbers(n_kv_heads, d_model, d_head, seed=3),
-        "W_V": scale * numbers(n_kv_heads, d_model, d_value, seed=4),
+        "W_Q": scale * numbers(n_heads, d_model, d_head, key=2),
+        "W_K": scale * numbers(n_kv_heads, d_model, d_head, key=3),
+        "W_V": scale * numbers(n_kv_heads, d_model, d_value, key=4),
     }
 
 

@@ -11,14 +11,21 @@ from collections.abc import Callable
 
 import torch
 
+from classroom import terms
 from classroom.checks.cache_answers import Ring, attend
 from plainformer.cache import bytes_per_sequence, bytes_per_token, latent_bytes_per_token
-from plainformer.config import Config, preset, published
+from plainformer.config import Config
 
-LARGE = preset("llama-2-70b")  # problems 1 and 2
-N_SERVED, KEPT = 48, 4_096
-PER_TOKEN = bytes_per_token(LARGE)
-EVEN = 2 * published("llama-2-70b") / (KEPT * PER_TOKEN)  # conversations that weigh as much as the weights
+# problems 1 and 2: a model, GB of its weights, and the conversations that it serves
+N_LAYERS, N_HEADS, N_KV_HEADS, D_HEAD, GB, N_SERVED, KEPT = terms.numbers("cache")
+PER_TOKEN = bytes_per_token(
+    Config(
+        n_layers=N_LAYERS, n_heads=N_HEADS, n_kv_heads=N_KV_HEADS, d_model=N_HEADS * D_HEAD, d_ff=1, n_vocab=1,
+        n_context=KEPT, positions="none",
+    )
+)  # fmt: skip
+GROUP = N_HEADS // N_KV_HEADS
+EVEN = GB * 10**9 / (KEPT * PER_TOKEN)  # conversations that weigh as much as the weights
 LIMITS = ("weights", "cache", "arithmetic")
 SITUATIONS = {"A": (8, 512), "B": (400, 64), "C": (400, 8_192)}  # problem 7: sequences, tokens kept of each
 MACHINE = {"bandwidth": 2e12, "peak": 4e14}
@@ -115,18 +122,18 @@ CATALOGUE: dict[str, dict[str, dict]] = {
     },
     "per_token": {
         "this is half: a token keeps a key and a value, and each number takes two bytes": {"per_token": PER_TOKEN // 2},
-        "keys and values have n_kv_heads heads, not n_heads": {"per_token": 8 * PER_TOKEN},
-        "one layer is counted; there are 80": {"per_token": PER_TOKEN // 80},
+        "keys and values have n_kv_heads heads, not n_heads": {"per_token": GROUP * PER_TOKEN},
+        f"one layer is counted; there are {N_LAYERS}": {"per_token": PER_TOKEN // N_LAYERS},
     },
     "ungrouped": {
         "that is the cache with grouped keys again": {"ungrouped": PER_TOKEN},
-        "it grows by n_heads / n_kv_heads, not by n_heads": {"ungrouped": 64 * PER_TOKEN},
+        "it grows by n_heads / n_kv_heads, not by n_heads": {"ungrouped": N_HEADS * PER_TOKEN},
     },
     "served": {
         "these are GB of 10⁹ bytes; a GiB is 2³⁰": {"served_gib": _GIB * 2**30 / 1e9},
-        "that is one conversation; 48 are served": {"served_gib": _GIB / N_SERVED},
+        f"that is one conversation; {N_SERVED} are served": {"served_gib": _GIB / N_SERVED},
         "these are MiB": {"served_gib": _GIB * 1_024},
-        "these are caches without grouped keys": {"served_gib": 8 * _GIB},
+        "these are caches without grouped keys": {"served_gib": GROUP * _GIB},
     },
     "batch": {
         _ONE_OF_TWO: _stored_as(lambda s: stored(**s) // 2),

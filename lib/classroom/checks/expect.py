@@ -135,10 +135,10 @@ def _difference(actual: Any, expected: Any, what: str, tolerance: float, slack: 
 
     `slack` is a relative tolerance of floats: a slip is recognised in a rounded answer too, in per cent for example.
     """
+    if _is_tensor(expected):
+        return _tensor_difference(actual, expected, what, tolerance, slack)
     actual = _plain(actual)
     shown = f"expected {_value(expected)}, got {_value(actual)}"
-    if _is_tensor(expected):
-        return _tensor_difference(actual, expected, what, tolerance)
     if type(expected) is dict:
         return _dict_difference(actual, expected, what, tolerance, slack)
     if type(expected) in (list, tuple):
@@ -146,9 +146,11 @@ def _difference(actual: Any, expected: Any, what: str, tolerance: float, slack: 
     if type(expected) is float:
         if type(actual) not in (int, float):
             return _Difference(f"{what} is {_type(actual)}; a number such as 0.25 was expected.", shown)
-        if (
-            abs(actual - expected) <= max(tolerance, slack * abs(expected)) or actual == expected
-        ):  # both are False for nan
+        if actual == expected or (_is_nan(actual) and _is_nan(expected)):
+            return None
+        if _is_nan(actual) or _is_nan(expected):
+            return _Difference(f"{what} is {_NAN if _is_nan(actual) else _value(actual)}.", shown)
+        if abs(actual - expected) <= max(tolerance, slack * abs(expected)):
             return None
         if decimals := _rounded_below(actual, expected, tolerance):
             return _Difference(f"{what} is rounded too far: give {decimals} decimals or more, not {actual:.6g}.", shown)
@@ -198,11 +200,14 @@ def _sequence_difference(actual, expected, what, tolerance, slack):
         return _Difference(
             f"{what} has length {len(actual)}.", f"expected length {len(expected)}, got length {len(actual)}"
         )
-    found = (_difference(a, e, f"{what}[{k}]", tolerance, slack) for k, (a, e) in enumerate(zip(actual, expected)))
-    return next((difference for difference in found if difference), None)
+    for k, (part, value) in enumerate(zip(actual, expected)):
+        place = f"{what}[{k}]"
+        if difference := _difference(given(part, place) if part is ... else part, value, place, tolerance, slack):
+            return difference
+    return None
 
 
-def _tensor_difference(actual, expected, what, tolerance):
+def _tensor_difference(actual, expected, what, tolerance, slack):
     import torch  # only a check of tensors needs it; the caller has imported it already
 
     if type(actual) not in (torch.Tensor, torch.nn.Parameter):
@@ -216,20 +221,29 @@ def _tensor_difference(actual, expected, what, tolerance):
         return _Difference(
             f"{what} holds {actual.dtype}.", f"expected numbers of type {expected.dtype}, got {actual.dtype}"
         )
+    if not expected.ndim:
+        return _difference(actual.item(), expected.item(), what, tolerance, slack)
     # in float64, so that the comparison adds no rounding of its own; nan differs from everything but nan
     got, want = actual.detach().to(torch.float64), expected.detach().to(torch.float64)
     equal = ((got - want).abs() <= tolerance) | (got == want) | (got.isnan() & want.isnan())
     if bool(equal.all()):
         return None
     index = tuple((~equal).nonzero()[0].tolist())
-    place = f"{what}[{', '.join(map(str, index))}]" if index else what
+    place = f"{what}[{', '.join(map(str, index))}]"
+    nan = f" It is {_NAN}." if _is_nan(got[index].item()) else ""
     return _Difference(
-        f"{place} is the first of {int((~equal).sum())} wrong entries.",
+        f"{place} is the first of {int((~equal).sum())} wrong entries.{nan}",
         f"expected {want[index].item():.6g}, got {got[index].item():.6g}",
     )
 
 
 # ---- words ----
+
+_NAN = "nan, which is no number. Usual causes: 0/0, ∞ − ∞, the root of a negative number, or scores that are all −∞"
+
+
+def _is_nan(value: Any) -> bool:
+    return value != value
 
 
 def _plain(value: Any) -> Any:

@@ -18,6 +18,7 @@ from classroom.checks.flops_slips import (
     ROWS,
     RULE_ERROR,
     TABLE_ADDS,
+    WIDTH,
     D,
     T,
     block,
@@ -148,7 +149,7 @@ def _shares(check: str, function, cases: tuple, mean: bool) -> None:
 def curves(draw, *widths: int) -> None:
     """The two labelled lines: enough points, far enough, on the formula."""
     _, few, short, exchanged, per_cent = CATALOGUE["curves"]
-    for d_model in widths or (D,):
+    for d_model in widths or (WIDTH,):
         lines = _lines(_axes(draw, d_model))
         for label, mean in ((LAST, False), (MEAN, True)):
             lengths, shares = lines[label]
@@ -169,7 +170,7 @@ def curves(draw, *widths: int) -> None:
 @graded
 def crossing(draw, *widths: int) -> None:
     """A point of each line where the share is one half."""
-    for d_model in widths or (D,):
+    for d_model in widths or (WIDTH,):
         lines = _lines(_axes(draw, d_model))
         for label, times, says in zip((LAST, MEAN), (6, 12), CATALOGUE["crossing"]):
             at = times * d_model
@@ -182,7 +183,7 @@ def crossing(draw, *widths: int) -> None:
 def axes(draw, *widths: int) -> None:
     """What a reader of the picture needs."""
     plain, unnamed, no_legend = CATALOGUE["axes"]
-    for d_model in widths or (D,):
+    for d_model in widths or (WIDTH,):
         ax = _axes(draw, d_model)
         named = ax.get_xlabel().strip() and ax.get_ylabel().strip()
         legend = ax.get_legend() or ax.figure.legends

@@ -9,11 +9,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+from classroom import terms
 from plainformer import flops
 from plainformer.config import Config, preset, published
 
-D, T = 4_096, 16_384  # problems 1 to 3
-ROWS = (8_192, 32_768)  # the rows of the table between which problem 3 draws a line
+D, T = terms.numbers("flops")  # problems 1 to 3
+ROWS = (T // 2, 2 * T)  # the rows of the table between which problem 3 draws a line
+WIDTH = 4_096  # problem 5 draws a layer of this width
 REAL = "llama-3-8b"  # problem 8
 LAST, MEAN = "last token", "causal mean"  # the labels of the two lines of problem 5
 N_POINTS = 20
@@ -167,8 +169,8 @@ CATALOGUE: dict[str, dict[str, dict]] = {
         },
     },
     "readings": {
-        "16,384 is the middle on the logarithmic axis, not on the plain one": {"linear": _LOG, "on_log": _LOG},
-        "16,384 lies one third of the way on the plain axis; on the logarithmic one it lies elsewhere": {
+        f"{T:,} is the middle on the logarithmic axis, not on the plain one": {"linear": _LOG, "on_log": _LOG},
+        f"{T:,} lies one third of the way on the plain axis; on the logarithmic one it lies elsewhere": {
             "linear": _LINEAR, "on_log": _LINEAR,
         },
         "give fractions of 1, not per cent": {"linear": 100 * _LINEAR, "on_log": 100 * _LOG},
@@ -179,7 +181,7 @@ CATALOGUE: dict[str, dict[str, dict]] = {
             "linear_errs": "high", "log_errs": "high", "log_errs_beyond": "low",
         },
         "compare your `on_log` with your `share`": {"linear_errs": "low", "log_errs": "low", "log_errs_beyond": "low"},
-        "65,536 lies beyond the half-way point: compute the formula and the middle of the two rows": {
+        f"{4 * T:,} lies beyond the half-way point: compute the formula and the middle of the two rows": {
             "linear_errs": "low", "log_errs": "high", "log_errs_beyond": "high",
         },
     },

@@ -11,15 +11,17 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from classroom import terms
 from plainformer.cache import numbers_per_token
 from plainformer.config import Config
 from plainformer.heads import MultiHeadAttention, grouped_attention, join, split
 from plainformer.parameters import block_breakdown
 
-GUESSED = {"n_positions": 16_384, "d_model": 4096, "n_heads": 32, "n_kv_heads": 32, "n_bytes": 2}  # problem 1
-ROWS = torch.tensor([[11.0, 12, 13, 14, 15, 16], [21, 22, 23, 24, 25, 26]])  # problem 2, three heads
-DOTS = (0.0, 2 * math.log(2), 0.0), (2 * math.log(3), 0.0, 0.0)  # problem 2, two heads of width 4
-CUT = (2, 5, 12), 3  # problem 3: the shape whose strides are asked for, and its heads
+LONG, TEN_1, TEN_2, TIMES_0, TIMES_1, T_CUT, D_CUT, H_CUT = terms.numbers("heads")
+GUESSED = {"n_positions": LONG, "d_model": 4096, "n_heads": 32, "n_kv_heads": 32, "n_bytes": 2}  # problem 1
+ROWS = torch.tensor([[float(ten + n) for n in range(1, 7)] for ten in (TEN_1, TEN_2)])  # problem 2, three heads
+DOTS = (0.0, 2 * math.log(TIMES_0), 0.0), (2 * math.log(TIMES_1), 0.0, 0.0)  # problem 2, two heads of width 4
+CUT = (2, T_CUT, D_CUT), H_CUT  # problem 3: the shape whose strides are asked for, and its heads
 
 
 # ---- what is right ----

@@ -13,8 +13,11 @@ import torch
 from torch import Tensor
 
 from classroom.checks.heads_answers import (
+    D_CUT,
     DOTS,
+    H_CUT,
     ROWS,
+    T_CUT,
     costs,
     first_alone,
     in_turn,
@@ -161,9 +164,13 @@ CATALOGUE: dict[str, dict[str, dict]] = {
         TOUCHED: _merged_as(_scaled),
     },
     "layout": {
-        "those are the steps before the two axes are swapped": {"strides": (60, 12, 4, 1)},
-        "those are the steps in a copy: the transpose moves no number": {"strides": (60, 20, 4, 1)},
-        "that is the shape: the steps in memory are asked for": {"strides": (2, 3, 5, 4)},
+        "those are the steps before the two axes are swapped": {"strides": (T_CUT * D_CUT, D_CUT, D_CUT // H_CUT, 1)},
+        "those are the steps in a copy: the transpose moves no number": {
+            "strides": (T_CUT * D_CUT, T_CUT * D_CUT // H_CUT, D_CUT // H_CUT, 1),
+        },
+        "that is the shape: the steps in memory are asked for": {
+            "strides": (2, H_CUT, T_CUT, D_CUT // H_CUT),
+        },
         "cutting only reads the same numbers in another order, with other steps": {"copies": "split"},
         "cutting moves nothing: only one of the two must copy": {"copies": "both"},
         "no single step leads from the end of one head's numbers to the next head's at the same position, and on to "

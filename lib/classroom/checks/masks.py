@@ -11,7 +11,7 @@ from torch import Tensor
 from classroom.checks import masks_answers as known
 from classroom.checks.expect import CheckFailed, call, number, passed, same
 from classroom.checks.expect import hidden_test as hidden_test  # for the hidden tests of the notebook
-from classroom.checks.masks_answers import LONG, N_FILLER, N_KEY, SHARE, WIDE, Module
+from classroom.checks.masks_answers import DEPTH_LONG, DEPTH_WIDE, LONG, N_FILLER, N_KEY, SHARE, WIDE, Module
 from classroom.checks.masks_slips import CATALOGUE
 from classroom.checks.progress import graded
 from classroom.checks.tensors import agrees, numbers
@@ -273,10 +273,16 @@ def reached(reach, *cases: list[int]) -> None:
 
 @graded
 def cover(needed, short_by) -> None:
-    far = LONG - 1  # from the first position to the last
-    right = next(n for n in range(1, 99) if n * (WIDE - 1) >= far)
+    far = DEPTH_LONG - 1  # from the first position to the last
+    right = next(n for n in range(1, 99) if n * (DEPTH_WIDE - 1) >= far)
     same(needed, right, "needed", wrong=_wrong("cover", "needed"), reveal=False)
-    same(short_by, far - LONG // WIDE * (WIDE - 1), "short_by", wrong=_wrong("cover", "short_by"), reveal=False)
+    same(
+        short_by,
+        far - DEPTH_LONG // DEPTH_WIDE * (DEPTH_WIDE - 1),
+        "short_by",
+        wrong=_wrong("cover", "short_by"),
+        reveal=False,
+    )
     passed("layers that cover a text")
 
 

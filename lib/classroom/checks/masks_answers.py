@@ -11,14 +11,16 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from classroom import terms
 from classroom.checks.tensors import numbers
 from plainformer import masks
 from plainformer.attention import attention_weights
 
 Module = Callable[[Tensor], Tensor]
-LONG, WIDE = 32_768, 4_096  # positions and window of problems 1, 2 and 7
-T_SMALL, W_SMALL, REAL = 7, 3, 5  # problem 2: positions, window, real tokens
-FUELS, AT, NARROW = (1.0, 3.0, 4.0, 8.0), 2, 2  # problem 2: exponentials of a query's scores, its place, its window
+# problems 1 and 2: positions and window; problem 2: positions, window, real tokens; exponentials of a query's scores
+LONG, WIDE, T_SMALL, W_SMALL, REAL, FUELS = terms.numbers("masks")
+AT, NARROW = 2, 2  # problem 2: the query's place and its window
+DEPTH_LONG, DEPTH_WIDE = 32_768, 4_096  # problem 7: positions and window
 N_FILLER, N_KEY = (0, 2, 5), 8  # problem 6
 ROUNDING = 1e-9  # the exercise's line between rounding and a leak, relative to the largest input
 
@@ -26,9 +28,9 @@ ROUNDING = 1e-9  # the exercise's line between rounding and a leak, relative to 
 # ---- what is right ----
 
 
-def pairs() -> dict[str, int]:
-    causal, window = masks.causal(T_SMALL), masks.sliding_window(T_SMALL, window=W_SMALL)
-    real = masks.padding(torch.tensor([REAL]), T_SMALL)[0, 0]
+def pairs(T: int = T_SMALL, W: int = W_SMALL, n_real: int = REAL) -> dict[str, int]:
+    causal, window = masks.causal(T), masks.sliding_window(T, window=W)
+    real = masks.padding(torch.tensor([n_real]), T)[0, 0]
     kinds = {"causal": causal, "window": window, "filled": causal & real, "both": window & real}
     return {name: int(mask.sum()) for name, mask in kinds.items()}
 

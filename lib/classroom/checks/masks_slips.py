@@ -13,8 +13,21 @@ import torch
 from torch import Tensor
 
 from classroom.checks import masks_answers as modules
-from classroom.checks.masks_answers import LONG, SHARE, WIDE, pairs, reach, seen, unrepaired
+from classroom.checks.masks_answers import (
+    FUELS,
+    LONG,
+    REAL,
+    SHARE,
+    T_SMALL,
+    W_SMALL,
+    WIDE,
+    pairs,
+    reach,
+    seen,
+    unrepaired,
+)
 from classroom.checks.tensors import TOUCHED
+from classroom.terms import word
 from plainformer import masks
 from plainformer.attention import attention
 
@@ -106,20 +119,30 @@ CATALOGUE: dict[str, dict[str, dict]] = {
         "a share is less than 1: many pairs are forbidden": {"guess": 40},
     },
     "pairs": {
-        "a position looks at itself, too": _pairs_with(causal=21),
-        "every pair is counted: the causal mask leaves those with j ≤ i": _pairs_with(causal=49),
-        "a query's own position is one of the three": _pairs_with(window=22),
-        "the first two rows have fewer than three keys": _pairs_with(window=21),
-        "filler is hidden as a key; its rows still look, and count": _pairs_with(filled=15, both=12),
-        "what any of the masks forbids is forbidden: the window counts as well": _pairs_with(both=25),
+        "a position looks at itself, too": _pairs_with(causal=T_SMALL * (T_SMALL - 1) // 2),
+        "every pair is counted: the causal mask leaves those with j ≤ i": _pairs_with(causal=T_SMALL**2),
+        f"a query's own position is one of the {word(W_SMALL)}": _pairs_with(
+            window=pairs(W=W_SMALL + 1)["window"]
+        ),
+        f"the first {word(W_SMALL - 1)} rows have fewer than {word(W_SMALL)} keys": _pairs_with(
+            window=T_SMALL * W_SMALL
+        ),
+        "filler is hidden as a key; its rows still look, and count": _pairs_with(
+            filled=pairs(REAL)["causal"], both=pairs(REAL)["window"]
+        ),
+        "what any of the masks forbids is forbidden: the window counts as well": _pairs_with(
+            both=pairs()["filled"]
+        ),
     },
     "rows": {
         "the hidden weights were set to zero after the softmax: what is left must add up to 1": {
-            "causal_row": [1 / 16, 3 / 16, 4 / 16, 0],
+            "causal_row": [fuel / sum(FUELS) for fuel in FUELS[:3]] + [0],
         },
         "the query looks at its own position, too": {"causal_row": seen(0, 1)},
         "the last position comes after the query and is hidden": {"causal_row": seen(0, 1, 2, 3)},
-        "a score of 0 is no mask: its exponential is 1, not 0": {"causal_row": [1 / 9, 3 / 9, 4 / 9, 1 / 9]},
+        "a score of 0 is no mask: its exponential is 1, not 0": {
+            "causal_row": [fuel / (sum(FUELS[:3]) + 1) for fuel in (*FUELS[:3], 1)],
+        },
         "a window of two holds the query's own position and one more": {"window_row": seen(0, 1, 2)},
         "a window reaches back, not ahead": {"window_row": seen(2, 3)},
     },

@@ -12,6 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from classroom import terms
 from classroom.checks.tensors import TOUCHED
 from plainformer.config import Config, preset
 from plainformer.mlp import ACTIVATIONS, GatedMLP, MixtureOfExperts, route
@@ -19,9 +20,9 @@ from plainformer.mlp import swiglu_width as right_width
 from plainformer.parameters import active, block_breakdown, breakdown, total
 
 N_IDLE, N_TOKENS, N_CHOSEN = 16, 32, 2  # problem 1: experts, tokens of a step, experts of a token
-D_BY_HAND = 2048
-GATE, UP = (2.0, -1.0), (3.0, -4.0)  # what the two units of problem 2 get
-FUELS = (2.0, 6.0, 1.0, 3.0, 8.0)  # exponentials of the five scores of problem 2
+# problem 2: a width; what two units get; exponentials of five scores
+D_BY_HAND, GATE, UP, FUELS = terms.numbers("mlp")
+BEST = sorted(range(len(FUELS)), key=lambda expert: -FUELS[expert])  # the experts of problem 2, the best one first
 
 
 def config(d_model: int, d_ff: int, **experts) -> Config:
@@ -90,6 +91,9 @@ READ = _read(lambda n: _REST + _EXPERTS * met(n, MIXTRAL.n_experts, MIXTRAL.n_ac
 def _unit(value: Callable[[float, float], float]) -> dict:
     hidden = [value(g, u) for g, u in zip(GATE, UP)]
     return {"hidden": hidden, "out": [hidden[0] + 2 * hidden[1], hidden[1]]}
+
+
+_FIRST, _SECOND = FUELS[BEST[0]], FUELS[BEST[1]]
 
 
 def _two(*fuels: float) -> list[float]:
@@ -181,14 +185,18 @@ CATALOGUE: dict[str, dict[str, dict]] = {
         },
     },
     "mixed": {
-        "experts are counted from 0 here": {"chosen": [5, 2], "weights": _two(8, 6)},
-        "the best expert comes first": {"chosen": [1, 4], "weights": _two(6, 8)},
-        "these are the two lowest scores": {"chosen": [2, 0], "weights": _two(1, 2)},
+        "experts are counted from 0 here": {
+            "chosen": [BEST[0] + 1, BEST[1] + 1], "weights": _two(_FIRST, _SECOND),
+        },
+        "the best expert comes first": {"chosen": BEST[1::-1], "weights": _two(_SECOND, _FIRST)},
+        "these are the two lowest scores": {
+            "chosen": BEST[:-3:-1], "weights": _two(FUELS[BEST[-1]], FUELS[BEST[-2]]),
+        },
         "your weights are shares of all five: the softmax is over the chosen two alone": {
-            "chosen": [4, 1], "weights": [8 / sum(FUELS), 6 / sum(FUELS)],
+            "chosen": BEST[:2], "weights": [_FIRST / sum(FUELS), _SECOND / sum(FUELS)],
         },
         "weights go by the exponentials of the scores, not by the scores": {
-            "chosen": [4, 1], "weights": _two(math.log(8), math.log(6)),
+            "chosen": BEST[:2], "weights": _two(math.log(_FIRST), math.log(_SECOND)),
         },
     },
     "relu": {

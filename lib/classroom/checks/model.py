@@ -5,17 +5,14 @@ The notebook calls each check on the student's names; a hidden test hands other 
 
 from __future__ import annotations
 
-import weakref
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 
 from classroom.checks import model_answers as known
 from classroom.checks.expect import CheckFailed, call, given, number, passed, same
 from classroom.checks.expect import hidden_test as hidden_test  # for the hidden tests of the notebook
+from classroom.checks.memory import Memory
 from classroom.checks.model_slips import CATALOGUE
 from classroom.checks.progress import graded
 from classroom.checks.tensors import agrees, numbers
@@ -278,7 +275,7 @@ def frugal(loss_in_chunks, *cases: tuple[int, int, int]) -> None:
     at_once, kept = CATALOGUE["frugal"]
     for n_rows, n_vocab, n_chunk in cases or ((96, 500, 4),):
         arguments = _to_lose(numbers(n_rows, 5, key=23), n_vocab, n_chunk)
-        with torch.no_grad(), _Memory() as memory:
+        with torch.no_grad(), Memory() as memory:
             call(loss_in_chunks, "loss_in_chunks", **arguments)
         chunk = 8 * n_chunk * n_vocab
         if memory.peak > 8 * chunk:
@@ -286,31 +283,3 @@ def frugal(loss_in_chunks, *cases: tuple[int, int, int]) -> None:
             shown = f"most alive at once: {memory.peak / chunk:.0f} times the logits of {n_chunk} rows; 8 are allowed"
             raise CheckFailed(f"loss_in_chunks: {says}\n{shown}", slip=says)
     passed("never all logits at once")
-
-
-class _Memory(TorchDispatchMode):
-    """Bytes of the largest tensor made, and of all tensors made that are alive at the worst moment."""
-
-    def __init__(self):
-        super().__init__()
-        self.alive, self.now, self.peak, self.largest = {}, 0, 0, 0
-
-    def __torch_dispatch__(self, operation, types, args=(), kwargs=None):
-        old = {id(t.untyped_storage()) for t in tree_leaves((args, kwargs)) if isinstance(t, Tensor)}
-        result = operation(*args, **(kwargs or {}))
-        for tensor in tree_leaves(result):
-            if isinstance(tensor, Tensor):
-                self._add(tensor.untyped_storage(), old)
-        return result
-
-    def _add(self, storage, old: set[int]) -> None:
-        key, size = id(storage), storage.nbytes()
-        if key in old or key in self.alive:  # a view, or written in place
-            return
-        self.alive[key] = size
-        self.now += size
-        self.peak, self.largest = max(self.peak, self.now), max(self.largest, size)
-        weakref.finalize(storage, self._remove, key)
-
-    def _remove(self, key: int) -> None:
-        self.now -= self.alive.pop(key)

@@ -6,21 +6,24 @@ from collections.abc import Callable
 
 from torch import Tensor, nn
 
+from classroom import terms
 from classroom.checks.tensors import numbers
 from plainformer.config import Config, preset
 from plainformer.heads import MultiHeadAttention
 from plainformer.model import Transformer
 from plainformer.parameters import total
 
-B, T = 2, 7  # of problem 2, with sizes that all differ
+# of problem 2: sizes that all differ
+B, T, N_LAYERS, D_MODEL, N_HEADS, N_KV_HEADS, D_FF, N_VOCAB = terms.numbers("model")
+D_HEAD = D_MODEL // N_HEADS
 SMALL = preset("smollm2-135m")  # of problems 1 and 7, with a batch of 16 texts of 2,048 tokens
 N_TOKENS = 16 * 2048
 ROOM = 2**31
 
-QUERIES, KEYS = (B, 6, T, 4), (B, 3, T, 4)
-IN_ATTENTION = {"queries": QUERIES, "keys": KEYS, "weights": (B, 6, T, T), "joined": (B, T, 24)}
-AROUND = {"hidden": (B, T, 20), "leaves": (B, T, 24)}
-AT_THE_END = {"logits": (B, T, 50), "last_only": (B, 1, 50)}
+QUERIES, KEYS = (B, N_HEADS, T, D_HEAD), (B, N_KV_HEADS, T, D_HEAD)
+IN_ATTENTION = {"queries": QUERIES, "keys": KEYS, "weights": (B, N_HEADS, T, T), "joined": (B, T, D_MODEL)}
+AROUND = {"hidden": (B, T, D_FF), "leaves": (B, T, D_MODEL)}
+AT_THE_END = {"logits": (B, T, N_VOCAB), "last_only": (B, 1, N_VOCAB)}
 RATIO = N_TOKENS * SMALL.n_vocab / total(SMALL)
 
 

@@ -13,9 +13,17 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from classroom.checks.model_answers import (
+    AROUND,
     AT_THE_END,
+    D_FF,
+    D_HEAD,
+    D_MODEL,
     IN_ATTENTION,
+    N_HEADS,
+    N_KV_HEADS,
+    N_LAYERS,
     N_TOKENS,
+    N_VOCAB,
     QUERIES,
     RATIO,
     ROOM,
@@ -153,26 +161,29 @@ CATALOGUE: dict[str, dict[str, dict]] = {
     "before_joining": {
         "keys have heads of their own: n_kv_heads of them": _in_attention(keys=QUERIES),
         "the axis of heads comes before that of positions, so that each head multiplies whole sequences":
-            _in_attention(queries=(B, T, 6, 4), keys=(B, T, 3, 4)),
-        "a head is d_model / n_heads wide": _in_attention(queries=(B, 6, T, 24), keys=(B, 3, T, 24)),
+            _in_attention(queries=(B, T, N_HEADS, D_HEAD), keys=(B, T, N_KV_HEADS, D_HEAD)),
+        "a head is d_model / n_heads wide":
+            _in_attention(queries=(B, N_HEADS, T, D_MODEL), keys=(B, N_KV_HEADS, T, D_MODEL)),
         "every head of queries has a square of weights, however few heads of keys there are":
-            _in_attention(weights=(B, 3, T, T)),
-        "weights are positions by positions": _in_attention(weights=(B, 6, T, 4)),
+            _in_attention(weights=(B, N_KV_HEADS, T, T)),
+        "weights are positions by positions": _in_attention(weights=(B, N_HEADS, T, D_HEAD)),
         "joined heads lie side by side again: one row for each position": _in_attention(joined=QUERIES),
     },
     "after_the_mlp": {
-        "the hidden width is d_ff, whatever 4 d_model is": {"around": {"hidden": (B, T, 96), "leaves": (B, T, 24)}},
+        "the hidden width is d_ff, whatever 4 d_model is": {"around": AROUND | {"hidden": (B, T, 4 * D_MODEL)}},
         "what leaves the block is narrow again: it is added to the stream": {
-            "around": {"hidden": (B, T, 20), "leaves": (B, T, 20)},
+            "around": AROUND | {"leaves": (B, T, D_FF)},
         },
         "blocks stand one behind the other: the stream has no axis for them": {
-            "around": {"hidden": (B, T, 20), "leaves": (5, B, T, 24)},
+            "around": AROUND | {"leaves": (N_LAYERS, B, T, D_MODEL)},
         },
     },
     "out_of_the_model": {
-        "every position gets scores, not the last alone": {"at_the_end": {"logits": (B, 50), "last_only": (B, 1, 50)}},
-        "the axis of positions stays, with length 1": {"at_the_end": AT_THE_END | {"last_only": (B, 50)}},
-        "a score for each entry of the vocabulary": {"at_the_end": {"logits": (B, T, 24), "last_only": (B, 1, 24)}},
+        "every position gets scores, not the last alone": {"at_the_end": AT_THE_END | {"logits": (B, N_VOCAB)}},
+        "the axis of positions stays, with length 1": {"at_the_end": AT_THE_END | {"last_only": (B, N_VOCAB)}},
+        "a score for each entry of the vocabulary": {
+            "at_the_end": {"logits": (B, T, D_MODEL), "last_only": (B, 1, D_MODEL)},
+        },
     },
     "block": {
         "that is post-norm: norm what a part reads, not the sum": _block_as(

@@ -57,7 +57,7 @@ def statistics(mean, deviation, root_mean_square) -> None:
     for name, right in (("mean", MEAN), ("deviation", DEVIATION), ("root_mean_square", ROOT)):
         wrong = _wrong("statistics", name)
         same(answers[name], right, name, wrong=wrong, tolerance=ROUNDED, reveal=False)
-    passed("mean, deviation and root mean square: 8² + 6² = 10²")
+    passed(f"mean, deviation and root mean square: {abs(MEAN):g}² + {DEVIATION:g}² = {ROOT:g}²")
 
 
 @graded

@@ -12,14 +12,16 @@ from collections.abc import Callable
 
 from torch import Tensor
 
+from classroom import terms
 from classroom.checks import norms_claim_slips as claim
 
-# ---- problem 2: five numbers with mean 8, standard deviation 6 and root mean square 10 ----
+# ---- problem 2: five numbers whose mean, standard deviation and root mean square are whole numbers ----
 
-X = (17.0, -1.0, 11.0, 5.0, 8.0)
-WEIGHT, SHIFT = 2.0, 1.0
-MEAN, DEVIATION, ROOT = 8.0, 6.0, 10.0
-UNBIASED = math.sqrt(180 / 4)
+X, WEIGHT, SHIFT = terms.numbers("norms")
+MEAN = sum(X) / 5
+DEVIATION = math.sqrt(sum((x - MEAN) ** 2 for x in X) / 5)
+ROOT = math.sqrt(sum(x * x for x in X) / 5)
+UNBIASED = DEVIATION * math.sqrt(5 / 4)
 
 
 def layered(deviation: float = DEVIATION, mean: float = MEAN) -> list[float]:

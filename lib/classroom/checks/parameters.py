@@ -12,7 +12,9 @@ from classroom.checks.expect import hidden_test as hidden_test  # for the hidden
 from classroom.checks.parameters_slips import (
     CATALOGUE,
     GPT2,
+    NEAREST,
     RATIOS,
+    TIER,
     D,
     L,
     V,
@@ -94,7 +96,7 @@ def share(table_share) -> None:
 
 @graded
 def tier(tier) -> None:
-    same(tier, "below", "tier", wrong=_wrong("tier", "tier"), choices=("below", "inside", "above"), reveal=False)
+    same(tier, TIER, "tier", wrong=_wrong("tier", "tier"), choices=("below", "inside", "above"), reveal=False)
     passed("tier")
 
 
@@ -107,7 +109,7 @@ def ratios(ratios) -> None:
 @graded
 def near_match(near_match) -> None:
     wrong = _wrong("near_match", "near_match")
-    same(near_match, "gpt2-large", "near_match", wrong=wrong, choices=GPT2, reveal=False)
+    same(near_match, NEAREST, "near_match", wrong=wrong, choices=GPT2, reveal=False)
     passed(f"near match: ours has {RATIOS[near_match]:.0%} of its {published(near_match):,} parameters")
 
 

@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+from classroom import terms
 from plainformer import parameters
 from plainformer.config import Config, preset, published
 
-L, D, V = 24, 1536, 32_000  # the model of problems 1 to 3
+L, D, V = terms.numbers("parameters")  # the model of problems 1 to 3
 GPT2 = ("gpt2-small", "gpt2-medium", "gpt2-large", "gpt2-xl")
 
 # All sizes differ, so that a count that confuses two of them shows; d_ff is not 4 · d_model either.
@@ -129,6 +130,21 @@ def _with_tables(name: str, tables: int) -> float:
 
 
 RATIOS = {name: estimated(L, D, V, 1) / published(name) for name in GPT2}
+NEAREST = min(GPT2, key=lambda name: abs(RATIOS[name] - 1))
+TIER = "below" if estimated(L, D, V, 1) < 10**9 else "inside" if estimated(L, D, V, 1) <= 4 * 10**9 else "above"
+_TIERS = {
+    "below": "the range begins at 1 B = 1,000,000,000, and your total is no smaller",
+    "inside": "the range is from 1 B = 1,000,000,000 to 4 B: compare your total with both numbers",
+    "above": "the range ends at 4 B = 4,000,000,000: compare your total with that number",
+}
+
+
+def _other(name: str) -> str:
+    """Why this size of GPT-2 is not the nearest."""
+    trusted = "a source of this course says so too; " if name == "gpt2-xl" else ""
+    return f"{trusted}your own ratio says that {name} has {1 / RATIOS[name]:.2g} times as many parameters"
+
+
 _ONE_BLOCK = "one block is counted; the model has n_layers of them"
 _NO_BIAS = "the biases are missing: bias=True gives one to every output of every matrix"
 _BIAS = "biases are counted though bias=False"
@@ -137,13 +153,13 @@ _BIAS = "biases are counted though bias=False"
 CATALOGUE: dict[str, dict[str, dict]] = {
     "predict": {
         "a count is positive": {"guess": -7e8},
-        "that is less than one matrix of one block holds: d_model · d_model is over two million": {"guess": 36_864},
+        f"that is less than one matrix of one block holds: d_model · d_model is {D**2:,}": {"guess": L * D},
         "that is more than any published model has": {"guess": 1e15},
     },
     "blocks": {
         "the width is not squared": {"blocks": 12 * L * D},
         "the number of blocks is squared too": {"blocks": 12 * L**2 * D**2},
-        "this is one block; the model has 24": {"blocks": 12 * D**2},
+        f"this is one block; the model has {L}": {"blocks": 12 * D**2},
         "4 L d² is attention alone; the MLP holds 8 L d² more": {"blocks": 4 * L * D**2},
         "8 L d² is the MLP alone; attention holds 4 L d² more": {"blocks": 8 * L * D**2},
         "this is the total; blocks is its first term alone": {"blocks": 12 * L * D**2 + V * D},
@@ -160,10 +176,7 @@ CATALOGUE: dict[str, dict[str, dict]] = {
         "divide by the whole model, not by the blocks": {"table_share": V * D / (12 * L * D**2)},
         "this is the share of the blocks; the table is the rest": {"table_share": 12 * D * L / (12 * D * L + V)},
     },
-    "tier": {
-        "the range begins at 1 B = 1,000,000,000: compare your total with that number": {"tier": "inside"},
-        "the range ends at 4 B = 4,000,000,000: compare your total with that number": {"tier": "above"},
-    },
+    "tier": {says: {"tier": answer} for answer, says in _TIERS.items() if answer != TIER},
     "ratios": {
         "the fraction is upside down: divide our model by GPT-2": {"ratios": {k: 1 / v for k, v in RATIOS.items()}},
         "give ratios such as 0.5, not per cent": {"ratios": {k: 100 * v for k, v in RATIOS.items()}},
@@ -172,10 +185,7 @@ CATALOGUE: dict[str, dict[str, dict]] = {
         },
     },
     "near_match": {
-        "a source of this course says so too; your own ratio says that GPT-2 XL has more than twice as many":
-            {"near_match": "gpt2-xl"},
-        "GPT-2 medium has about half as many": {"near_match": "gpt2-medium"},
-        "GPT-2 small has about a sixth as many": {"near_match": "gpt2-small"},
+        _other(name): {"near_match": name} for name in reversed(GPT2) if name != NEAREST
     },
     "estimate_tied": {
         "the table is counted twice though tied=True": _estimate_as(lambda n, d, v, t: estimated(n, d, v, 2)),

@@ -21,6 +21,7 @@ from classroom.checks.positions_slips import (
     EVEN_ODD,
     HALVES,
     IN_PLACE,
+    MIRRORED,
     SPEEDS,
     WAVE,
     n_unfinished,
@@ -98,7 +99,8 @@ def how_far(guess) -> None:
 def speeds(speeds, wavelength) -> None:
     same(speeds, SPEEDS, "speeds", wrong=_wrong("speeds", "speeds"), tolerance=1e-6, reveal=False)
     wrong = _wrong("speeds", "wavelength")
-    same(wavelength, WAVE, "wavelength", wrong=wrong, tolerance=40.0, reveal=False)  # by hand: 6,280 to 6,300 all serve
+    by_hand = 40 / 6283 * WAVE  # 6,280 to 6,300 all serve for 6,283
+    same(wavelength, WAVE, "wavelength", wrong=wrong, tolerance=by_hand, reveal=False)
     passed("speeds, and the slowest pair's wavelength")
 
 
@@ -116,7 +118,7 @@ def pairs(halves, even_odd) -> None:
     for what, expected in right.items():
         if found[what] == [(a + 1, b + 1) for a, b in expected]:
             raise CheckFailed(f"{what}: {from_one}", slip=from_one)
-        if what == "halves" and found[what] == [(0, 7), (1, 6), (2, 5), (3, 4)]:
+        if what == "halves" and found[what] == MIRRORED:
             raise CheckFailed(mirrored, slip=mirrored)
         same(found[what], expected, what, reveal=False)
     passed("which features turn together")

@@ -12,17 +12,21 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from classroom import terms
 from classroom.checks.positions_probes import VERDICTS, Rotation, scores, turned
 from plainformer import positions as library
 
 F64 = torch.float64
 
-# ---- problem 2: by hand, at width 8 and base 10,000 ----
+# ---- problem 2: by hand; each pair is ROOT times as slow as the one before it ----
 
-SPEEDS = [1.0, 0.1, 0.01, 0.001]
-WAVE = 2 * math.pi * 1000  # of the slowest pair
-HALVES = [(0, 4), (1, 5), (2, 6), (3, 7)]
-EVEN_ODD = [(0, 1), (2, 3), (4, 5), (6, 7)]
+WIDTH, ROOT = terms.numbers("positions")
+_PAIRS = range(WIDTH // 2)
+SPEEDS = [1 / ROOT**n for n in _PAIRS]
+WAVE = 2 * math.pi * ROOT ** _PAIRS[-1]  # of the slowest pair
+HALVES = [(n, n + len(_PAIRS)) for n in _PAIRS]
+EVEN_ODD = [(2 * n, 2 * n + 1) for n in _PAIRS]
+MIRRORED = [(n, WIDTH - 1 - n) for n in _PAIRS]
 
 # ---- problem 3: sinusoids ----
 
@@ -210,16 +214,22 @@ CATALOGUE: dict[str, dict[str, dict]] = {
         "the fastest pair needs six positions already, and this is the slowest": {"guess": 3},
     },
     "speeds": {
-        "speeds: the exponent is n / 8; pair n has 2n / 8": {"speeds": [10 ** (-n / 2) for n in range(4)]},
-        "speeds: each pair is slower than the one before it": {"speeds": [1.0, 10.0, 100.0, 1000.0]},
-        "wavelength: a full turn is 2π radians, not one": {"wavelength": 1000.0},
+        f"speeds: the exponent is n / {WIDTH}; pair n has 2n / {WIDTH}": {
+            "speeds": [ROOT ** (-n / 2) for n in _PAIRS],
+        },
+        "speeds: each pair is slower than the one before it": {
+            "speeds": [float(ROOT**n) for n in _PAIRS],
+        },
+        "wavelength: a full turn is 2π radians, not one": {"wavelength": float(ROOT ** _PAIRS[-1])},
         "wavelength: that is the fastest pair's; take the slowest": {"wavelength": 2 * math.pi},
-        "wavelength: that is the next pair's, which a head of width 8 does not have": {"wavelength": 20_000 * math.pi},
+        f"wavelength: that is the next pair's, which a head of width {WIDTH} does not have": {
+            "wavelength": ROOT * WAVE,
+        },
     },
     "pairs": {
         "the two are exchanged": {"halves": EVEN_ODD, "even_odd": HALVES},
-        "halves: feature n goes with feature n + 4; you mirror the second half": {
-            "halves": [(0, 7), (1, 6), (2, 5), (3, 4)],
+        f"halves: feature n goes with feature n + {len(_PAIRS)}; you mirror the second half": {
+            "halves": MIRRORED,
         },
         "features are counted from 0": {"even_odd": [(a + 1, b + 1) for a, b in EVEN_ODD]},
     },

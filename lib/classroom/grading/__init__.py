@@ -1,1 +1,1 @@
-"""Release and grade exercises with nbgrader: `python -m classroom.grading release|demo`."""
+"""Release and grade exercises with nbgrader: `python -m classroom.grading release|collect|demo|trial|term`."""

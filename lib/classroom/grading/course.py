@@ -7,6 +7,7 @@ a gradebook and nbgrader's log. So a demonstration or a test never touches a tea
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
 import os
 import re
@@ -16,15 +17,18 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import nbformat
+import nbgrader.api
 from nbgrader.api import Gradebook
 from nbgrader.converters import Autograde, GenerateAssignment, GenerateFeedback
 from nbgrader.converters.base import NbGraderException
 from nbgrader.coursedir import CourseDirectory
 from nbgrader.utils import is_solution
+from sqlalchemy import Engine, event
 from sqlalchemy.exc import SAWarning
 from traitlets.config import Config, PyFileConfigLoader
 
 ROOT = Path(__file__).resolve().parents[3]
+nbgrader.api.get_alembic_version = functools.cache(nbgrader.api.get_alembic_version)  # two seconds a new gradebook
 
 
 class GradingFailed(Exception):
@@ -60,12 +64,18 @@ def teachers_gradebook() -> str:
     return PyFileConfigLoader("nbgrader_config.py", path=str(ROOT)).load_config().CourseDirectory.db_url
 
 
+def submitted() -> Path:
+    """Folder of the real class's submissions."""
+    place = PyFileConfigLoader("nbgrader_config.py", path=str(ROOT)).load_config().CourseDirectory
+    return Path(place.root) / place.submitted_directory
+
+
 def generate(config: Config, assignment: str) -> Path:
     """Make the students' version of an assignment; returns its folder."""
     failed = _run(GenerateAssignment, config, assignment, force=True)
     folder = Path(config.CourseDirectory.root)
     if failed:
-        raise GradingFailed(f"nbgrader could not release {assignment}:\n{_end_of_log(folder)}")
+        raise GradingFailed(f"nbgrader could not release {assignment}:\n{end_of_log(folder)}")
     return folder / config.CourseDirectory.release_directory / assignment
 
 
@@ -89,6 +99,18 @@ def marks(config: Config, assignment: str) -> dict[str, dict[str, float]]:
     return found
 
 
+def left_to_a_person(config: Config, assignment: str) -> set[str]:
+    """The cells that the autograder could not mark, in any submission: an essay, or a test cell that was damaged."""
+    with Gradebook(config.CourseDirectory.db_url, config.CourseDirectory.course_id) as gradebook:
+        return {
+            grade.name
+            for submission in gradebook.assignment_submissions(assignment)
+            for notebook in submission.notebooks
+            for grade in notebook.grades
+            if grade.needs_manual_grade
+        }
+
+
 def answers(notebook: nbformat.NotebookNode) -> dict[str, str]:
     """The source of every answer cell, without the markers around a solution."""
     marker = re.compile(r"^\s*### (BEGIN|END) SOLUTION\n?", re.MULTILINE)
@@ -108,6 +130,26 @@ def submit(config: Config, assignment: str, student: str, released: Path, answer
     folder = Path(config.CourseDirectory.root) / config.CourseDirectory.submitted_directory / student / assignment
     folder.mkdir(parents=True, exist_ok=True)
     nbformat.write(notebook, folder / released.name)
+
+
+@contextlib.contextmanager
+def throwaway() -> Iterator[None]:
+    """In here, no gradebook waits until the disk has what it wrote: for one that does not outlive the run."""
+
+    def hasten(connection, _) -> None:
+        connection.execute("PRAGMA synchronous = OFF")
+
+    event.listen(Engine, "connect", hasten)
+    try:
+        yield
+    finally:
+        event.remove(Engine, "connect", hasten)
+
+
+def end_of_log(folder: Path) -> str:
+    """What nbgrader said last in a course folder."""
+    log = folder / "nbgrader.log"
+    return "\n".join(log.read_text(encoding="utf-8").splitlines()[-20:]) if log.is_file() else "(no log)"
 
 
 def _run(converter: type, config: Config, assignment: str, **options) -> bool:
@@ -155,8 +197,3 @@ def _environment() -> Iterator[None]:
                 del os.environ[name]
             else:
                 os.environ[name] = value
-
-
-def _end_of_log(folder: Path) -> str:
-    log = folder / "nbgrader.log"
-    return "\n".join(log.read_text(encoding="utf-8").splitlines()[-20:]) if log.is_file() else "(no log)"

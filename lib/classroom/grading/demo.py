@@ -14,9 +14,11 @@ from pathlib import Path
 
 import nbformat
 from nbgrader.utils import is_grade, rmtree
+from traitlets.config import Config
 
 from classroom.grading import course, demo_class
 from classroom.grading.course import ROOT, GradingFailed
+from classroom.grading.demo_class.submission import Submission
 from classroom.grading.release import build
 
 
@@ -44,28 +46,44 @@ def grade(assignment: str, folder: Path, *, feedback: bool = True) -> list[Row]:
     """
     if folder.resolve() == ROOT:
         raise GradingFailed("the demonstration class must not be graded in the repository's own folder.")
-    submissions = _class(course.known(assignment))
+    submissions(course.known(assignment))  # refuses, before anything is removed
     _clear(folder)
     folder.mkdir(parents=True, exist_ok=True)
     released = build(assignment, folder) / f"{assignment}.ipynb"
     config = course.settings(folder)
-    reference = course.answers(nbformat.read(ROOT / "solutions" / assignment / f"{assignment}.ipynb", as_version=4))
-    for submission in submissions:
-        course.submit(config, assignment, submission.student, released, submission.answers(reference))
-
+    hand_in(config, assignment, released)
     course.autograde(config, assignment)
-    marks = course.marks(config, assignment)
+    graded = rows(assignment, released, course.marks(config, assignment))
     if feedback:
         course.feedback(config, assignment)
+    _write_marks(folder / "marks.csv", assignment, graded)
+    return graded
 
+
+def submissions(assignment: str) -> list[Submission]:
+    """The demonstration class of an assignment."""
+    there = sorted(module.name for module in pkgutil.iter_modules(demo_class.__path__) if module.name != "submission")
+    stem = assignment.partition("_")[2]
+    if stem not in there:
+        raise GradingFailed(f"{assignment} has no demonstration class; there is one for: {', '.join(there)}.")
+    return importlib.import_module(f"classroom.grading.demo_class.{stem}").SUBMISSIONS
+
+
+def hand_in(config: Config, assignment: str, released: Path) -> None:
+    """Submit the notebooks of the demonstration class in a course folder."""
+    reference = course.answers(nbformat.read(ROOT / "solutions" / assignment / f"{assignment}.ipynb", as_version=4))
+    for submission in submissions(assignment):
+        course.submit(config, assignment, submission.student, released, submission.answers(reference))
+
+
+def rows(assignment: str, released: Path, marks: dict[str, dict[str, float]]) -> list[Row]:
+    """What each of the class got (`marks` as of `course.marks`) beside what it must get."""
     tests = [cell.metadata.nbgrader for cell in nbformat.read(released, as_version=4).cells if is_grade(cell)]
     full = by_problem({test.grade_id: test.points for test in tests})
-    rows = []
-    for submission in submissions:
-        points = by_problem(marks[submission.student]) if submission.student in marks else None
-        rows.append(Row(submission.student, points, full | submission.marks))
-    _write_marks(folder / "marks.csv", assignment, rows)
-    return rows
+    return [
+        Row(one.student, by_problem(marks[one.student]) if one.student in marks else None, full | one.marks)
+        for one in submissions(assignment)
+    ]
 
 
 def by_problem(points: dict[str, float]) -> dict[str, float]:
@@ -88,14 +106,6 @@ def table(rows: list[Row]) -> str:
         verdict = "ok" if row.as_expected else f"NOT OK: by problem {row.expected} was expected"
         lines.append(f"{row.student:{wide}}  {' '.join(points)}  {row.total:5g}  {expected:8g}  {verdict}")
     return "\n".join(lines)
-
-
-def _class(assignment: str) -> list:
-    there = sorted(module.name for module in pkgutil.iter_modules(demo_class.__path__) if module.name != "submission")
-    stem = assignment.partition("_")[2]
-    if stem not in there:
-        raise GradingFailed(f"{assignment} has no demonstration class; there is one for: {', '.join(there)}.")
-    return importlib.import_module(f"classroom.grading.demo_class.{stem}").SUBMISSIONS
 
 
 def _clear(folder: Path) -> None:

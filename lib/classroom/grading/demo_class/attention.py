@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+from classroom.checks.attention_answers import FUND, K_1, K_2, V_1, V_2, VALUES, by_hand
 from classroom.grading.demo_class.submission import Submission
+
+SIZES = f"\nk_1, k_2, v_1, v_2 = {K_1}, {K_2}, {V_1}, {V_2}"  # what a student reads in problem 2
+VECTOR = [round(x, 3) for x in (FUND @ VALUES).tolist()]
+# without the root of d_k
+RAW, RAW_REPEATED = by_hand([0, 1, 2], 0, 1), by_hand([0, 1, 2, 2], 2, 1)
+RAW_ROWS = [[round(x, 3) for x in row.tolist()] for row in (RAW, RAW @ VALUES, RAW_REPEATED)]
 
 # one score, one weight, one row at a time
 LOOPS = Submission(
     "demo-loops",
     {
         "p1-answer": "guess = 1",
-        "p2-answer": """
-powers = [math.exp(score / math.sqrt(2)) for score in (1, 0, 1)]
+        "p2-answer": SIZES
+        + f"\nfund_vector = {tuple(VECTOR)}"
+        + """
+powers = [math.exp(score / math.sqrt(2)) for score in (k_1, 0, k_1)]
 fund_weights = tuple(p / sum(powers) for p in powers)
-fund_vector = (0.802, 1.198)
-powers = [math.exp(score / math.sqrt(2)) for score in (2, 1, 3, 3)]
+powers = [math.exp(score / math.sqrt(2)) for score in (2 * k_1, k_2, 2 * k_1 + k_2, 2 * k_1 + k_2)]
 repeated = [p / sum(powers) for p in powers]
 """,
         "p3-answer": """
@@ -100,11 +108,13 @@ TERSE = Submission(
     "demo-terse",
     {
         "p1-answer": "guess = 0.0027",
-        "p2-answer": """
-X, Q, V = (torch.tensor(rows).double() for rows in ([[1, 0], [0, 1], [1, 1]], [[1, 0], [1, 1]], [[1, 0], [0, 2]]))
-fund_weights = (X[0] @ Q @ X.T / 2**0.5).softmax(0).tolist()
+        "p2-answer": SIZES
+        + """
+X, Q = (torch.tensor(rows).double() for rows in ([[1, 0], [0, 1], [1, 1]], [[1, 0], [1, 1]]))
+K, V = (torch.tensor(rows).double() for rows in ([[k_1, 0], [0, k_2]], [[v_1, 0], [0, v_2]]))
+fund_weights = (X[0] @ Q @ K.T @ X.T / 2**0.5).softmax(0).tolist()
 fund_vector = (torch.tensor(fund_weights).double() @ X @ V).tolist()
-repeated = (X[2] @ Q @ X[[0, 1, 2, 2]].T / 2**0.5).softmax(0).tolist()
+repeated = (X[2] @ Q @ K.T @ X[[0, 1, 2, 2]].T / 2**0.5).softmax(0).tolist()
 """,
         "p3-answer": "attend = attend_many = lambda q, k, v: torch.nn.functional.scaled_dot_product_attention(q, k, v)",
         "p4-answer": """
@@ -138,11 +148,7 @@ distinct, verdict = dict(aaaaa=(1, 1), baaaa=(2, 5), aaaab=(2, 2)), "C"
 FROM_THE_FRONT = Submission(
     "demo-from-the-front",
     {
-        "p2-answer": """
-fund_weights = [0.422, 0.155, 0.422]
-fund_vector = [0.845, 1.155]
-repeated = [0.142, 0.070, 0.394, 0.394]
-""",
+        "p2-answer": "fund_weights, fund_vector, repeated = " + ", ".join(map(str, RAW_ROWS)),
         "p3-answer": """
 def attend(q, k, v):
     return torch.softmax(q @ k.T / math.sqrt(q.shape[1]), 1) @ v

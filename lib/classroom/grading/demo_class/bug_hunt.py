@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from classroom.checks.bug_hunt_slips import EPS, INSIDE, OUTSIDE, SPREAD, TIMES
 from classroom.grading.demo_class.submission import Submission
 
 # what is right is found by loops of their own; numbers are drawn from torch's own generator, without a seed
@@ -9,10 +10,10 @@ LOOPS = Submission(
     "demo-loops",
     {
         "p1-answer": "guess = 0",
-        "p2-answer": """
-leaked_weight = 0.5
-inside = 0.6
-outside = 0.949
+        "p2-answer": f"""
+leaked_weight = {TIMES / (TIMES + 1):.4f}
+inside = {INSIDE:.4f}
+outside = {OUTSIDE:.3f}
 """,
         "p3-answer": """
 def test_attention(candidate):
@@ -127,7 +128,8 @@ TERSE = Submission(
     "demo-terse",
     {
         "p1-answer": "guess = 99.5",
-        "p2-answer": "leaked_weight, inside, outside = torch.tensor([-1e4, -1e4]).softmax(0)[1], 3 / 5, 30 / 31.6",
+        "p2-answer": f"leaked_weight = torch.tensor([-1e4, math.log({TIMES}) - 1e4]).double().softmax(0)[1]\n"
+        f"inside, outside = {SPREAD} / ({SPREAD}**2 + {EPS}) ** 0.5, {SPREAD} / ({SPREAD} + {EPS})",
         "p3-answer": """
 from torch.nn.functional import scaled_dot_product_attention
 
@@ -280,7 +282,7 @@ reason = "A"
 STRICT = Submission(
     "demo-strict",
     {
-        "p2-answer": "leaked_weight = 0\ninside, outside = 0.949, 0.6",
+        "p2-answer": f"leaked_weight = 0\ninside, outside = {OUTSIDE:.3f}, {INSIDE:.3f}",
         "p3-answer": """
 def test_attention(candidate):
     given = [torch.randn(shape).double() for shape in [(2, 7, 5), (5, 12), (5, 12), (5, 18)]]

@@ -2,20 +2,32 @@
 
 from __future__ import annotations
 
+from classroom.checks.cache_slips import (
+    D_HEAD,
+    GROUP,
+    KEPT,
+    N_HEADS,
+    N_KV_HEADS,
+    N_LAYERS,
+    N_SERVED,
+    PER_TOKEN,
+)
 from classroom.grading.demo_class.submission import Submission
+
+GIB = N_SERVED * KEPT * PER_TOKEN / 2**30
 
 # one row, one head, one key at a time; the cache is a list of positions, keys and values
 LOOPS = Submission(
     "demo-loops",
     {
         "p1-answer": "guess = 1000",
-        "p2-answer": """
+        "p2-answer": f"""
 per_token = 0
-for layer in range(80):
+for layer in range({N_LAYERS}):
     for part in ("key", "value"):
-        per_token += 8 * 128 * 2
-ungrouped = per_token // 8 * 64
-served_gib = 48 * 4096 * per_token / 2**30
+        per_token += {N_KV_HEADS} * {D_HEAD} * 2
+ungrouped = per_token // {N_KV_HEADS} * {N_HEADS}
+served_gib = {N_SERVED} * {KEPT} * per_token / 2**30
 """,
         "p3-answer": """
 def cache_bytes(lengths, n_layers, n_kv_heads, d_head, n_bytes, window):
@@ -112,7 +124,7 @@ TERSE = Submission(
     "demo-terse",
     {
         "p1-answer": "guess = 100.0",
-        "p2-answer": "per_token, ungrouped, served_gib = 5 << 16, 5 << 19, 60.0",
+        "p2-answer": f"per_token, ungrouped, served_gib = {PER_TOKEN}, {GROUP * PER_TOKEN}, {GIB:.3f}",
         "p3-answer": """
 cache_bytes = lambda lengths, window, **s: 2 * math.prod(s.values()) * sum(min(n, window or n) for n in lengths)
 latent_bytes = lambda lengths, n_layers, d_latent, d_rotary, n_bytes: (
@@ -197,7 +209,7 @@ def repaired(window):
 IN_PLACE = Submission(
     "demo-in-place",
     {
-        "p2-answer": "per_token = 163840\nungrouped = 1310720\nserved_gib = 30",
+        "p2-answer": f"per_token = {PER_TOKEN // 2}\nungrouped = {GROUP * PER_TOKEN // 2}\nserved_gib = {GIB / 2}",
         "p4-answer": """
 def largest_batch(memory, weight_bytes, bytes_per_token, n_positions, window):
     kept = min(n_positions, window or n_positions)

@@ -2,36 +2,44 @@
 
 from __future__ import annotations
 
+from classroom import terms
+from classroom.checks.flops_slips import ROWS, on_line, share
 from classroom.grading.demo_class.submission import Submission
+
+D, T = terms.numbers("flops")
+SIZES = f"\nd, T = {D}, {T}"  # what a student reads in problem 2
+LOW, HIGH = (share(D, row, False) for row in ROWS)
 
 # one multiply-add after the other, and numpy for the drawing
 LOOPS = Submission(
     "demo-loops",
     {
         "p1-answer": "guess = 0.05",
-        "p2-answer": """
+        "p2-answer": SIZES
+        + """
 weight_flops = 0
 for matrix in 4 * ["projection"] + 4 * ["up"] + 4 * ["down"]:
-    weight_flops = weight_flops + 2 * 4096 * 4096
-attention_flops = 2 * 4096 * 2**14 + 2 * 4096 * 2**14
+    weight_flops = weight_flops + 2 * d * d
+attention_flops = 2 * d * T + 2 * d * T
 share = attention_flops / (weight_flops + attention_flops)
 crossover = 0
-while 4 * crossover * 4096 < 24 * 4096**2:
+while 4 * crossover * d < 24 * d**2:
     crossover += 1024
 mean_crossover = 2 * crossover
 """,
-        "p3-answer": """
+        "p3-answer": SIZES
+        + """
 import math
 
 def between(at, first, last, scale):
-    rows = [n / (n + 6 * 4096) for n in (first, last)]
+    rows = [n / (n + 6 * d) for n in (first, last)]
     return rows[0] + (rows[1] - rows[0]) * (scale(at) - scale(first)) / (scale(last) - scale(first))
 
-linear = round(between(2**14, 2**13, 2**15, float), 3)
-on_log = round(between(2**14, 2**13, 2**15, math.log), 3)
+linear = round(between(T, T / 2, 2 * T, float), 3)
+on_log = round(between(T, T / 2, 2 * T, math.log), 3)
 linear_errs = "low" if linear < share else "high"
 log_errs = "low" if on_log < share else "high"
-log_errs_beyond = "low" if between(2**16, 2**15, 2**17, math.log) < 2**16 / (2**16 + 6 * 4096) else "high"
+log_errs_beyond = "low" if between(4 * T, 2 * T, 8 * T, math.log) < 4 * T / (4 * T + 6 * d) else "high"
 why = "C"
 """,
         "p4-answer": """
@@ -107,11 +115,13 @@ TERSE = Submission(
     "demo-terse",
     {
         "p1-answer": "guess = 0.4",
-        "p2-answer": """
-weight_flops, attention_flops, share, crossover, mean_crossover = 24 << 24, 4 << 26, 0.4, 6 << 12, 12 << 12
+        "p2-answer": f"""
+weight_flops, attention_flops, share = {24 * D**2}, {4 * T * D}, {share(D, T, False):.3f}
+crossover, mean_crossover = {6 * D}, {12 * D}
 """,
-        "p3-answer": """
-linear, on_log, why = 0.357, 0.411, "C"
+        "p3-answer": f"linear, on_log = {on_line(T, *ROWS, float):.3f}, {(LOW + HIGH) / 2:.3f}"
+        + """
+why = "C"
 linear_errs, log_errs, log_errs_beyond = "low high low".split()
 """,
         "p4-answer": """
@@ -153,9 +163,9 @@ table_adds, attention_adds, rule_error, reason = 0.070, 0.143, -0.064, "E"
 HALF = Submission(
     "demo-half",
     {
-        "p2-answer": """
-weight_flops, attention_flops = 12 * 4096**2, 2 * 4096 * 2**14
-share, crossover, mean_crossover = 40.0, 6 * 4096, 3 * 4096
+        "p2-answer": f"""
+weight_flops, attention_flops = 12 * {D}**2, 2 * {D} * {T}
+share, crossover, mean_crossover = {100 * share(D, T, False):.1f}, 6 * {D}, 3 * {D}
 """,
         "p6-answer": """
 def block_flops(n_positions, d_model, n_heads, n_kv_heads, d_ff, gated, causal):
@@ -181,8 +191,8 @@ table_adds, attention_adds, rule_error, reason = 0.070, 0.286, -0.064, "D"
 UNLABELLED = Submission(
     "demo-unlabelled",
     {
-        "p3-answer": """
-linear = on_log = (1 / 4 + 4 / 7) / 2
+        "p3-answer": f"linear = on_log = ({LOW} + {HIGH}) / 2"
+        + """
 linear_errs = log_errs = log_errs_beyond = "high"
 why = "E"
 """,

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from classroom.checks.heads_answers import D_CUT, DOTS, H_CUT, ROWS, T_CUT, pattern
 from classroom.grading.demo_class.submission import Submission
+
+ROW_1, ROW_2 = ([int(x) for x in row] for row in ROWS.tolist())
+WEIGHTS = [[round(w, 4) for w in pattern(dots, 4)] for dots in DOTS]  # what a student finds in problem 2
 
 # one head, one text, one position at a time
 LOOPS = Submission(
     "demo-loops",
     {
         "p1-answer": "guess = 0.25",
-        "p2-answer": """
-rows = [[11, 12, 13, 14, 15, 16], [21, 22, 23, 24, 25, 26]]
-head_1 = [tuple(row[2:4]) for row in rows]
-weights = ([0.25, 0.5, 0.25], [0.6, 0.2, 0.2])
+        "p2-answer": f"""
+head_1 = [tuple(row[2:4]) for row in ({ROW_1}, {ROW_2})]
+weights = {tuple(WEIGHTS)}
 """,
         "p3-answer": """
 def split_heads(x, n_heads):
@@ -25,9 +28,9 @@ def split_heads(x, n_heads):
 def merge_heads(x):
     return torch.cat([x[:, n] for n in range(x.shape[1])], dim=-1)
 
-strides = [60, 4, 12, 1]
 copies = "merge"
-""",
+"""
+        + f"strides = {[T_CUT * D_CUT, D_CUT // H_CUT, D_CUT, 1]}",
         "p4-answer": """
 def multi_head(x, W_Q, W_K, W_V, W_O, n_heads):
     out = torch.zeros_like(x)
@@ -120,11 +123,11 @@ TERSE = Submission(
     "demo-terse",
     {
         "p1-answer": "guess = 16",
-        "p2-answer": "head_1, weights = [[13, 14], [23, 24]], [[0.25, 0.5, 0.25], [0.6, 0.2, 0.2]]",
-        "p3-answer": """
+        "p2-answer": f"head_1, weights = [{ROW_1[2:4]}, {ROW_2[2:4]}], {WEIGHTS}",
+        "p3-answer": f"""
 split_heads = lambda x, n_heads: x.unflatten(-1, (n_heads, -1)).transpose(1, 2)
 merge_heads = lambda x: torch.einsum("bhtk->bthk", x).flatten(2)
-strides, copies = split_heads(torch.empty(2, 5, 12), 3).stride(), "merge"
+strides, copies = split_heads(torch.empty(2, {T_CUT}, {D_CUT}), {H_CUT}).stride(), "merge"
 """,
         "p4-answer": """
 def multi_head(x, W_Q, W_K, W_V, W_O, n_heads):
@@ -166,10 +169,7 @@ def repaired(q, k, v):
 VIEWS = Submission(
     "demo-views",
     {
-        "p2-answer": """
-head_1 = [[15, 16], [21, 22]]
-weights = [[0.25, 0.5, 0.25], [0.6, 0.2, 0.2]]
-""",
+        "p2-answer": f"head_1, weights = [{ROW_1[4:]}, {ROW_2[:2]}], {WEIGHTS}",
         "p3-answer": """
 def split_heads(x, n_heads):
     return x.reshape(x.shape[0], n_heads, x.shape[1], -1)
@@ -177,9 +177,9 @@ def split_heads(x, n_heads):
 def merge_heads(x):
     return x.reshape(x.shape[0], x.shape[2], -1)
 
-strides = (60, 20, 4, 1)
 copies = "neither"
-""",
+"""
+        + f"strides = {(T_CUT * D_CUT, T_CUT * D_CUT // H_CUT, D_CUT // H_CUT, 1)}",
         "p5-answer": """
 def grouped(x, W_Q, W_K, W_V, W_O, n_heads, n_kv_heads):
     q, k, v = split_heads(x @ W_Q, n_heads), split_heads(x @ W_K, n_kv_heads), split_heads(x @ W_V, n_kv_heads)

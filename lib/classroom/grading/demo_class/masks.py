@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
+from classroom.checks.masks_answers import LONG, REAL, SHARE, T_SMALL, W_SMALL, WIDE, pairs, seen
 from classroom.grading.demo_class.submission import Submission
+
+# what a student finds in problem 2, typed with few digits
+ROWS = [[round(w, 3) for w in seen(*places)] for places in ((0, 1, 2), (1, 2))]
+RIGHT = f"\ncausal_row = {ROWS[0]}\nwindow_row = {tuple(ROWS[1])}\n"
 
 # one pair of positions at a time; proves causality by cutting the text off
 LOOPS = Submission(
     "demo-loops",
     {
         "p1-answer": "guess = 0.5",
-        "p2-answer": """
+        "p2-answer": f"T, window, real = {T_SMALL}, {W_SMALL}, {REAL}"
+        + """
 pairs = {"causal": 0, "window": 0, "filled": 0, "both": 0}
-for i in range(7):
+for i in range(T):
     for j in range(i + 1):
         pairs["causal"] += 1
-        pairs["window"] += i - j < 3
-        pairs["filled"] += j < 5
-        pairs["both"] += i - j < 3 and j < 5
-causal_row = [0.125, 0.375, 0.5, 0.0]
-window_row = (0, 0.429, 0.571, 0)
-share = 0.117
-""",
+        pairs["window"] += i - j < window
+        pairs["filled"] += j < real
+        pairs["both"] += i - j < window and j < real
+"""
+        + RIGHT
+        + f"share = {SHARE:.3f}",
         "p3-answer": """
 def causal_mask(n_query, n_key):
     return window_mask(n_query, n_key, n_key)
@@ -101,10 +106,7 @@ TERSE = Submission(
     "demo-terse",
     {
         "p1-answer": "guess = 0.01",
-        "p2-answer": """
-pairs = dict(causal=28, window=18, filled=25, both=15)
-causal_row, window_row, share = [1 / 8, 3 / 8, 1 / 2, 0], [0, 3 / 7, 4 / 7, 0], 0.1172
-""",
+        "p2-answer": f"pairs, share = {pairs()}, {SHARE:.4f}" + RIGHT,
         "p3-answer": """
 causal_mask = lambda n_query, n_key: ~torch.ones(n_query, n_key).triu(1 + n_key - n_query).bool()
 window_mask = lambda n_query, n_key, window: causal_mask(n_query, n_key).triu(n_key - n_query - window + 1)
@@ -144,11 +146,11 @@ needed, short_by, verdict = 9, 7, "C"
 OFF_BY_ONE = Submission(
     "demo-off-by-one",
     {
-        "p2-answer": """
-pairs = {"causal": 21, "window": 22, "filled": 25, "both": 15}
-causal_row = [0.25, 0.75, 0, 0]
-window_row = [0.125, 0.375, 0.5, 0]
-share = 0.125
+        "p2-answer": f"""
+pairs = {pairs() | {"causal": T_SMALL * (T_SMALL - 1) // 2, "window": pairs(W=W_SMALL + 1)["window"]}}
+causal_row = {seen(0, 1)}
+window_row = {seen(0, 1, 2)}
+share = {WIDE / LONG}
 """,
         "p3-answer": """
 def causal_mask(n_query, n_key):

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+from classroom.checks.mlp_slips import BEST, D_BY_HAND, FUELS, GATE, UP, right_width, silu
 from classroom.grading.demo_class.submission import Submission
+
+BEST_TWO, BOTH = BEST[:2], sum(FUELS[n] for n in BEST[:2])
+WEIGHTS = [round(FUELS[n] / BOTH, 4) for n in BEST_TWO]
+
+
+def written(first: float, second: float) -> str:
+    """The two hidden numbers and what they write, as a student types them."""
+    return f"\nhidden, out = [{first:.3f}, {second:.3f}], [{first + 2 * second:.3f}, {second:.3f}]\n"
+
+
+UNITS = written(*[silu(gate) * up for gate, up in zip(GATE, UP)])
 
 # one number, one unit, one token at a time
 LOOPS = Submission(
     "demo-loops",
     {
         "p1-answer": "guess = 0",
-        "p2-answer": """
-d_ff = 256
-while 3 * d_ff < 8 * 2048:
-    d_ff += 256
-hidden = [5.29, 1.08]
-out = [7.44, 1.08]
-chosen = (4, 1)
-weights = [0.571, 0.429]
-""",
+        "p2-answer": f"d_ff = 256\nwhile 3 * d_ff < 8 * {D_BY_HAND}:\n    d_ff += 256\n"
+        + UNITS
+        + f"chosen, weights = {tuple(BEST_TWO)}, {WEIGHTS}",
         "p3-answer": """
 def each(formula):
     def whole(x):
@@ -107,9 +113,7 @@ TERSE = Submission(
     "demo-terse",
     {
         "p1-answer": "guess = 14",
-        "p2-answer": """
-d_ff, hidden, out, chosen, weights = 5632, [5.286, 1.076], [7.438, 1.076], [4, 1], [0.5714, 0.4286]
-""",
+        "p2-answer": f"d_ff, chosen, weights = {right_width(D_BY_HAND)}, {BEST_TWO}, {WEIGHTS}" + UNITS,
         "p3-answer": """
 relu = lambda x: x.clamp(min=0)
 gelu = lambda x: x * torch.special.ndtr(x)
@@ -151,13 +155,8 @@ n_needed, verdict = 17, "C"
 EXCHANGED = Submission(
     "demo-exchanged",
     {
-        "p2-answer": """
-d_ff = 5376
-hidden = [5.716, 0.072]
-out = [5.86, 0.072]
-chosen = [4, 1]
-weights = [0.571, 0.429]
-""",
+        "p2-answer": f"d_ff, chosen, weights = {8 * D_BY_HAND // 768 * 256}, {BEST_TWO}, {WEIGHTS}"
+        + written(*[gate * silu(up) for gate, up in zip(GATE, UP)]),
         "p3-answer": """
 def relu(x):
     return x * (x > 0)
@@ -189,13 +188,9 @@ SHARES = Submission(
     "demo-shares",
     {
         "p1-answer": "guess = 16",
-        "p2-answer": """
-d_ff = 5632
-hidden = [5.286, 1.076]
-out = [7.438, 1.076]
-chosen = [4, 1]
-weights = [0.4, 0.3]
-""",
+        "p2-answer": f"d_ff, chosen = {right_width(D_BY_HAND)}, {BEST_TWO}"
+        + UNITS
+        + f"weights = {[FUELS[n] / sum(FUELS) for n in BEST_TWO]}",
         "p3-answer": """
 def relu(x):
     x[x < 0] = 0

@@ -2,6 +2,19 @@
 
 from __future__ import annotations
 
+from classroom.checks.model_answers import (
+    AROUND,
+    AT_THE_END,
+    D_FF,
+    D_MODEL,
+    IN_ATTENTION,
+    N_HEADS,
+    N_KV_HEADS,
+    N_VOCAB,
+    QUERIES,
+    B,
+    T,
+)
 from classroom.grading.demo_class.submission import Submission
 
 # a class, closures and loops
@@ -9,15 +22,16 @@ LOOPS = Submission(
     "demo-loops",
     {
         "p1-answer": "guess = 0.01",
-        "p2-answer": """
-B, T, d, h, h_kv = 2, 7, 24, 6, 3
+        "p2-answer": f"B, T, d, h, h_kv = {B}, {T}, {D_MODEL}, {N_HEADS}, {N_KV_HEADS}\n"
+        f"d_ff, n_vocab = {D_FF}, {N_VOCAB}"
+        + """
 in_attention = {}
 in_attention["queries"] = (B, h, T, d // h)
 in_attention["keys"] = (B, h_kv, T, d // h)
 in_attention["weights"] = (B, h, T, T)
 in_attention["joined"] = (B, T, d)
-around = {"leaves": [B, T, d], "hidden": [B, T, 20]}
-at_the_end = {"logits": (B, T, 50), "last_only": (B, 1, 50)}
+around = {"leaves": [B, T, d], "hidden": [B, T, d_ff]}
+at_the_end = {"logits": (B, T, n_vocab), "last_only": (B, 1, n_vocab)}
 """,
         "p3-answer": """
 class OneBlock(torch.nn.Module):
@@ -184,10 +198,10 @@ SHAPES_ALONE = Submission(
     "demo-shapes-alone",
     {
         "p1-answer": "guess = 'a lot'",
-        "p2-answer": """
-in_attention = {"queries": (2, 6, 7, 4), "keys": (2, 6, 7, 4), "weights": (2, 6, 7, 7), "joined": (2, 7, 24)}
-around = {"hidden": (2, 7, 20), "leaves": (2, 7, 24)}
-at_the_end = {"logits": (2, 7, 50), "last_only": (2, 50)}
+        "p2-answer": f"""
+in_attention = {IN_ATTENTION | {"keys": QUERIES}}
+around = {AROUND}
+at_the_end = {AT_THE_END | {"last_only": (B, N_VOCAB)}}
 """,
         "p4-answer": """
 def model(ids, embed, blocks, final_norm, unembed):

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from classroom import terms
 from classroom.grading.demo_class.submission import Submission
+
+X, WEIGHT, SHIFT = terms.numbers("norms")
+SIZES = f"\nx, weight, shift = {list(X)}, {WEIGHT}, {SHIFT}"  # what a student reads in problem 2
 
 # plain text with numbers in several spellings
 TYPED = '''
@@ -25,8 +29,8 @@ LOOPS = Submission(
     "demo-loops",
     {
         "p1-answer": "guess = {}\nguess['pre'] = 1000\nguess['post'] = 10**-3",
-        "p2-answer": """
-x = [17, -1, 11, 5, 8]
+        "p2-answer": SIZES
+        + """
 mean = sum(x) / 5
 total = 0
 squares = 0
@@ -38,8 +42,8 @@ root_mean_square = (squares / 5) ** 0.5
 layer = []
 root = []
 for e in x:
-    layer.append(2 * (e - mean) / deviation + 1)
-    root.append(2 * e / root_mean_square)
+    layer.append(weight * (e - mean) / deviation + shift)
+    root.append(weight * e / root_mean_square)
 """,
         "p3-answer": """
 def layer_norm(x, weight, bias, eps):
@@ -143,10 +147,11 @@ TERSE = Submission(
     "demo-terse",
     {
         "p1-answer": "guess = dict(pre=1e-30, post=1e30)",
-        "p2-answer": """
-x = torch.tensor([17.0, -1, 11, 5, 8])
+        "p2-answer": SIZES
+        + """
+x = torch.tensor(x, dtype=torch.float64)
 mean, deviation, root_mean_square = x.mean(), x.std(correction=0), x.square().mean().sqrt()
-layer, root = (2 * (x - mean) / deviation + 1).tolist(), (2 * x / root_mean_square).tolist()
+layer, root = (weight * (x - mean) / deviation + shift).tolist(), (weight * x / root_mean_square).tolist()
 """,
         "p3-answer": """
 class Norm:
@@ -197,8 +202,13 @@ losses = {"wide": 1.64, "deep": 2.05}
 COPIED = Submission(
     "demo-copied",
     {
-        "p2-answer": "mean, deviation, root_mean_square = 8, 45**0.5, 10\n"
-        "layer = [2 * (e - 8) / deviation + 1 for e in (17, -1, 11, 5, 8)]\nroot = [3.4, -0.2, 2.2, 1.0, 1.6]",
+        "p2-answer": SIZES
+        + """
+mean, root_mean_square = sum(x) / 5, (sum(e * e for e in x) / 5) ** 0.5
+deviation = (sum((e - mean) ** 2 for e in x) / 4) ** 0.5
+layer = [weight * (e - mean) / deviation + shift for e in x]
+root = [weight * e / root_mean_square for e in x]
+""",
         "p3-answer": """
 def layer_norm(x, weight, bias, eps):
     return weight * (x - x.mean(-1, keepdim=True)) / (x.std(-1, keepdim=True) + eps) + bias
@@ -266,6 +276,8 @@ losses = {"wide": 1.64, "deep": 2.02}
 )
 
 NOTHING = dict.fromkeys(("p1", "p2", "p3", "p4", "p5", "p6", "p7", "p8"), 0)
+
+SLIPS_IN = "demo-terse"  # the reference trains for seconds
 
 SUBMISSIONS = [
     Submission("demo-perfect"),

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+from classroom import terms
+from classroom.checks.parameters_slips import NEAREST, TIER
 from classroom.grading.demo_class.submission import Submission
+
+L, D, V = terms.numbers("parameters")
+SIZES = f"\nn, d, v = {L}, {D}, {V}"  # what a student reads in problem 2
 
 LOOPS = Submission(
     "demo-loops",
     {
         "p1-answer": "guess = 10**9",
-        "p2-answer": """
+        "p2-answer": SIZES
+        + """
 blocks = 0
-for layer in range(24):
-    blocks = blocks + 12 * 1536 * 1536
-table = 32000 * 1536
+for layer in range(n):
+    blocks = blocks + 12 * d * d
+table = v * d
 total = blocks + table
 table_share = table / total
 """,
-        "p3-answer": """
-tier = "below"
+        "p3-answer": f"tier = {TIER!r}"
+        + """
 ratios = {}
 near_match = None
 for size in ["small", "medium", "large", "xl"]:
@@ -92,9 +98,10 @@ TERSE = Submission(
     "demo-terse",
     {
         "p1-answer": "guess = 2.5e8",
-        "p2-answer": "total = (blocks := 12 * 24 * 1536**2) + (table := 32000 * 1536)\ntable_share = 0.0675",
-        "p3-answer": """
-tier, near_match = "below", "gpt2-large"
+        "p2-answer": f"total = (blocks := 12 * {L} * {D}**2) + (table := {V} * {D})\n"
+        f"table_share = {V / (12 * L * D + V):.4f}",
+        "p3-answer": f"tier, near_match = {TIER!r}, {NEAREST!r}"
+        + """
 ratios = {n: total / published(n) for n in map("gpt2-{}".format, ("small", "medium", "large", "xl"))}
 """,
         "p4-answer": """
@@ -165,15 +172,17 @@ reason = "C"
     {"p5": 3, "p6": 0, "p7": 1},
 )
 
-# follows the source: GPT-2 XL, the whole estimate doubled, a share in per cent, errors without a sign
+# a wrong tier and a wrong size of GPT-2 (the source's, for the printed numbers), the whole estimate doubled, a share in
+# per cent, errors without a sign
 TRUSTING = Submission(
     "demo-trusting",
     {
-        "p2-answer": "blocks = 679477248\ntable = 49152000\ntotal = 728629248\ntable_share = 6.75",
-        "p3-answer": """
-tier = "inside"
+        "p2-answer": f"blocks = {12 * L * D**2}\ntable = {V * D}\ntotal = {12 * L * D**2 + V * D}\n"
+        f"table_share = {100 * V / (12 * L * D + V):.2f}",
+        "p3-answer": f"tier = {'inside' if TIER == 'below' else 'below'!r}\n"
+        f"near_match = {'gpt2-xl' if NEAREST != 'gpt2-xl' else 'gpt2-large'!r}"
+        + """
 ratios = {name: total / published(name) for name in ("gpt2-small", "gpt2-medium", "gpt2-large", "gpt2-xl")}
-near_match = "gpt2-xl"
 """,
         "p4-answer": """
 def estimate(n_layers, d_model, n_vocab, tied):

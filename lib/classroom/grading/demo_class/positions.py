@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from classroom.checks.positions_slips import EVEN_ODD, HALVES, ROOT, SPEEDS, WAVE, WIDTH
 from classroom.grading.demo_class.submission import Submission
+
+SIZES = f"\nwidth, base = {WIDTH}, {ROOT ** (WIDTH // 2)}"  # what a student reads in problem 2
 
 LOOPS = Submission(
     "demo-loops",
     {
         "p1-answer": "guess = 6.3",
-        "p2-answer": """
+        "p2-answer": SIZES
+        + f"\nwavelength, halves = {WAVE:.4g}, {[list(reversed(pair)) for pair in reversed(HALVES)]}"
+        + """
 speeds = []
-for n in range(4):
-    speeds.append(10000 ** (-2 * n / 8))
-wavelength = 6283
-halves = [[4, 0], [1, 5], [7, 3], [6, 2]]
+for n in range(width // 2):
+    speeds.append(base ** (-2 * n / width))
 even_odd = []
-for n in range(4):
+for n in range(width // 2):
     even_odd.append([2 * n, 2 * n + 1])
 """,
         "p3-answer": """
@@ -135,9 +138,10 @@ TERSE = Submission(
     "demo-terse",
     {
         "p1-answer": "guess = 10**9",
-        "p2-answer": """
-speeds, wavelength = [10.0**-n for n in range(4)], 2000 * math.pi
-halves, even_odd = tuple(zip(range(4), range(4, 8))), tuple(zip(range(0, 8, 2), range(1, 8, 2)))
+        "p2-answer": f"h, root = {WIDTH // 2}, {ROOT}"
+        + """
+speeds, wavelength = [float(root) ** -n for n in range(h)], 2 * root ** (h - 1) * math.pi
+halves, even_odd = tuple(zip(range(h), range(h, 2 * h))), tuple(zip(range(0, 2 * h, 2), range(1, 2 * h, 2)))
 """,
         "p3-answer": """
 def hands(steps, d, base):
@@ -187,11 +191,9 @@ base_for = lambda d_head, n_context: math.exp(math.log(n_context / math.tau) / (
 ONE_PAIRING = Submission(
     "demo-one-pairing",
     {
-        "p2-answer": """
-speeds = [1, 0.1, 0.01, 0.001]
-wavelength = 6283
-halves = [(1, 5), (2, 6), (3, 7), (4, 8)]
-even_odd = [(1, 2), (3, 4), (5, 6), (7, 8)]
+        "p2-answer": f"""
+speeds, wavelength = {SPEEDS}, {WAVE:.4g}
+halves, even_odd = {[[(a + 1, b + 1) for a, b in pairs] for pairs in (HALVES, EVEN_ODD)]}
 """,
         "p3-answer": """
 def sinusoid_rows(n_positions, d_model, base):

@@ -1,0 +1,37 @@
+"""How much memory an answer takes for the tensors it makes."""
+
+from __future__ import annotations
+
+import weakref
+
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+
+class Memory(TorchDispatchMode):
+    """Bytes of the largest tensor made, and of all tensors made that are alive at the worst moment."""
+
+    def __init__(self):
+        super().__init__()
+        self.alive, self.now, self.peak, self.largest = {}, 0, 0, 0
+
+    def __torch_dispatch__(self, operation, types, args=(), kwargs=None):
+        old = {id(t.untyped_storage()) for t in tree_leaves((args, kwargs)) if isinstance(t, Tensor)}
+        result = operation(*args, **(kwargs or {}))
+        for tensor in tree_leaves(result):
+            if isinstance(tensor, Tensor):
+                self._add(tensor.untyped_storage(), old)
+        return result
+
+    def _add(self, storage, old: set[int]) -> None:
+        key, size = id(storage), storage.nbytes()
+        if key in old or key in self.alive:  # a view, or written in place
+            return
+        self.alive[key] = size
+        self.now += size
+        self.peak, self.largest = max(self.peak, self.now), max(self.largest, size)
+        weakref.finalize(storage, self._remove, key)
+
+    def _remove(self, key: int) -> None:
+        self.now -= self.alive.pop(key)

@@ -1,0 +1,250 @@
+"""Exercise 12: what its checks take for right, held against torch, loops and closed forms; answers in odd forms."""
+
+import math
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch.utils.checkpoint import checkpoint as recomputed
+
+from classroom.checks import training as checks
+from classroom.checks import training_answers as known
+from classroom.checks.expect import CheckFailed
+from classroom.checks.tensors import TOUCHED
+from classroom.checks.training_worth import STEPS
+from plainformer.training import next_token_loss, warmup_cosine
+
+
+def adamw_of_torch(w, gradients, *, lr, decay, beta_1=0.9, beta_2=0.95, eps):
+    w = torch.nn.Parameter(w.clone())
+    optimiser = torch.optim.AdamW([w], lr=lr, betas=(beta_1, beta_2), eps=eps, weight_decay=decay)
+    for g in gradients:
+        w.grad = g.clone()
+        optimiser.step()
+    return w.detach(), optimiser.state[w]["exp_avg"], optimiser.state[w]["exp_avg_sq"]
+
+
+def cosine_of_torch(n_steps, *, peak, n_warmup, floor):
+    """The rates from step `n_warmup` on."""
+    optimiser = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=peak)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, T_max=n_steps - n_warmup, eta_min=floor)
+    rates = [peak]
+    for _ in range(n_steps - n_warmup):
+        optimiser.step()
+        schedule.step()
+        rates.append(schedule.get_last_lr()[0])
+    return rates
+
+
+# ---- truths ----
+
+
+def test_the_numbers_by_hand_are_torch_s():
+    logits = torch.zeros(3, known.VOCABULARY, dtype=torch.float64)
+    assert F.cross_entropy(logits, torch.tensor([0, 7, known.VOCABULARY - 1])).item() == pytest.approx(
+        known.FIRST_LOSS, abs=1e-12
+    )
+    w, g = (torch.tensor([x], dtype=torch.float64) for x in (known.WEIGHT, known.DERIVATIVE))
+    one_step, *_ = adamw_of_torch(w, [g], lr=known.STEP_RATE, decay=known.STEP_DECAY, eps=0.0)
+    assert one_step.item() == pytest.approx(known.ONE_STEP, abs=1e-12)
+    rates = cosine_of_torch(known.LAST, peak=known.PEAK, n_warmup=known.WARMUP, floor=known.FLOOR)
+    assert rates[known.MIDDLE - known.WARMUP] == pytest.approx(known.MIDDLE_RATE, abs=1e-12)
+
+
+@pytest.mark.parametrize("lengths", [[7, 7, 7], [7, 3, 5, 2], [2]])
+def test_the_loss_is_what_a_loop_over_targets_gives(lengths):
+    case = known.case(lengths)
+    surprises = [
+        -math.log(case["logits"][row, t].softmax(0)[case["ids"][row, t + 1]].item())
+        for row, length in enumerate(lengths)
+        for t in range(length - 1)
+    ]
+    right = next_token_loss(case["logits"], case["ids"], lengths=lengths).item()
+    assert right == pytest.approx(sum(surprises) / len(surprises), abs=1e-12)
+
+
+def test_the_schedule_falls_as_torch_s_and_rises_in_a_straight_line():
+    given = {"peak": 0.4, "n_warmup": 4, "floor": 0.1}
+    ours = [warmup_cosine(step, n_steps=24, **given) for step in range(1, 32)]
+    assert ours[3:24] == pytest.approx(cosine_of_torch(24, **given), abs=1e-12)
+    assert ours[:4] == pytest.approx([0.1, 0.2, 0.3, 0.4]) and ours[24:] == [0.1] * 7
+
+
+@pytest.mark.parametrize("scale", [2.0, 0.02, 1e3])
+def test_clipping_is_torch_s(scale):
+    theirs = [torch.nn.Parameter(torch.zeros_like(g)) for g in known.gradients(scale)]
+    for parameter, g in zip(theirs, known.gradients(scale)):
+        parameter.grad = g.clone()
+    torch.nn.utils.clip_grad_norm_(theirs, 1.5)  # adds 1e-6 to the length
+    for ours, parameter in zip(known.clipped(known.gradients(scale), 1.5), theirs):
+        torch.testing.assert_close(ours, parameter.grad, rtol=2e-6, atol=0)
+
+
+def test_adamw_is_torch_s_over_five_steps():
+    gradients = [known.moment(1, key=key)["g"] for key in range(5)]
+    rest = {"lr": 0.1, "decay": 0.3, "beta_1": 0.8, "beta_2": 0.6, "eps": 0.05}
+    w, m, v = known.moment(1)["w"], torch.zeros(3, 4), torch.zeros(3, 4)
+    expected = adamw_of_torch(w, gradients, **rest)
+    for step, g in enumerate(gradients, start=1):
+        w, m, v = known.adamw(w, g, m, v, step, **rest)
+    torch.testing.assert_close((w, m, v), expected, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("without", [(), (1, 2, 9), range(4, 8)])
+def test_the_gradient_of_the_loss_is_that_of_small_moves(without):
+    case = known.to_lose(11, 6, 17, 4, without=without)
+    (loss, gradient), move = known.lost(**case), 1e-5
+    states, targets, unembed = case["states"], case["targets"], case["unembed"]
+    chances = (states @ unembed.T).softmax(-1)
+    surprises = [-math.log(p[y].item()) for p, y in zip(chances, targets.tolist()) if y >= 0]
+    assert loss == pytest.approx(sum(surprises) / len(surprises), abs=1e-12) and len(surprises) == 11 - len(without)
+    for place in ((0, 0), (3, 5), (9, 2), (10, 1)):
+        there = torch.zeros_like(states)
+        there[place] = move
+        up, down = (known.lost(states + sign * there, targets, unembed)[0] for sign in (1, -1))
+        assert gradient[place].item() == pytest.approx((up - down) / (2 * move), abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("kind", "rows"),
+    [
+        ("honest", []),
+        ("a mask off by one", [0, 1, 2, 3]),  # behind the last row stands nothing that it could see
+        ("a mask of the target alone", []),
+        ("targets that are not shifted", [0, 1, 2, 3, 4]),
+        ("no mask", [0, 1, 2, 3]),
+        ("two ahead, with the mask off by one", []),
+        ("two ahead, with the mask off by two", [0, 1]),
+    ],
+)
+def test_the_rows_that_leak_follow_from_the_mask(kind, rows):
+    assert known.leaking(known.lesson(kind), torch.tensor([3, 0, 8, 1, 0, 4]), 9) == rows
+
+
+def test_every_kind_of_lesson_is_tried():
+    assert len(known.LESSONS) == 7
+
+
+def test_the_mended_lesson_is_causal_attention():
+    given, ids = known.weights(), torch.tensor([3, 0, 8, 1, 0, 4])
+    x = given["embed"][ids[:-1]]
+    q, k, v = (x @ given[name] for name in ("W_Q", "W_K", "W_V"))
+    mixed = F.scaled_dot_product_attention(q[None], k[None], v[None], is_causal=True)[0]
+    logits, targets = known.suspect(ids, **given, first_hidden=1)
+    torch.testing.assert_close(logits, (x + mixed) @ given["unembed"].T, rtol=0, atol=1e-12)
+    assert targets.tolist() == [0, 8, 1, 0, 4]
+
+
+def test_a_leak_makes_the_loss_too_good():
+    """The story of problem 7: the lesson with the wrong mask is learned far below what an honest one allows."""
+    torch.manual_seed(0)
+    lines = [torch.randint(9, (12,)) for _ in range(200)]  # nothing to learn: an honest loss stays near ln 9
+    losses = {}
+    for kind in ("honest", "a mask off by one"):
+        weights = {name: w.clone().requires_grad_() for name, w in known.weights(d_model=10, d_head=8).items()}
+        optimiser = torch.optim.Adam(weights.values(), lr=0.02)
+        for ids in lines + lines:
+            logits, targets = known.suspect(ids, **weights, **known.LESSONS[kind])
+            loss = F.cross_entropy(logits, targets)
+            optimiser.zero_grad()
+            loss.backward()
+            optimiser.step()
+            losses[kind] = 0.95 * losses.get(kind, loss.item()) + 0.05 * loss.item()
+    assert losses["a mask off by one"] < 0.8 * losses["honest"] and losses["honest"] > 0.9 * math.log(9)
+
+
+def test_sizes_differ_so_that_none_can_stand_for_another():
+    for sizes in (
+        known.case([7, 3, 5, 2])["logits"].shape,
+        [11, 6, 17, 4],
+        [*known.weights()["embed"].shape, known.weights()["W_Q"].shape[1], 6, 5],
+    ):
+        assert len({*sizes}) == len(sizes)
+
+
+def test_any_draw_of_positions_lies_within_the_bounds():
+    assert known.steps_until(known.GOAL, range) == STEPS
+    for seed in range(20):
+        generator = torch.Generator().manual_seed(seed)
+        some = known.steps_until(known.GOAL, lambda n, g=generator: torch.randperm(n, generator=g)[: round(0.15 * n)])
+        checks.measured({"all": STEPS, "masked": some})
+        assert 1.4 < some / STEPS < 1.9
+
+
+# ---- answers in odd forms ----
+
+
+def test_answers_in_float32_are_right_too():
+    def chunked_loss(states, targets, unembed, n_chunk):
+        loss, gradient = known.lost(states.float(), targets, unembed.float())
+        return torch.tensor(loss, dtype=torch.float32), gradient
+
+    checks.chunked(chunked_loss, known.to_lose(10, 6, 17, 4))
+    checks.later_step(lambda w, g, m, v, **rest: known.adamw(w.float(), g.float(), m.float(), v.float(), **rest))
+    checks.shifted(lambda logits, ids, lengths: next_token_loss(logits.float(), ids, lengths=lengths))
+
+
+def test_chunks_whose_logits_are_computed_again_are_frugal():
+    def chunked_loss(states, targets, unembed, n_chunk):
+        def summed(x, y):
+            return F.cross_entropy(x @ unembed.T, y, reduction="sum")
+
+        states = states.clone().requires_grad_()
+        chunks = zip(states.split(n_chunk), targets.split(n_chunk))
+        loss = sum(recomputed(summed, x, y, use_reentrant=False) for x, y in chunks) / (targets >= 0).sum()
+        loss.backward()
+        return loss.detach(), states.grad
+
+    checks.chunked(chunked_loss)
+    checks.skipped(chunked_loss)
+    checks.frugal(chunked_loss)
+
+
+def test_states_that_were_written_over_are_noticed():
+    def chunked_loss(states, targets, unembed, n_chunk):
+        loss, gradient = known.lost(states, targets, unembed)
+        return loss, states.copy_(gradient)
+
+    for check in (checks.chunked, checks.skipped):
+        with pytest.raises(CheckFailed) as failure:
+            check(chunked_loss)
+        assert failure.value.slip == TOUCHED
+
+
+@pytest.mark.parametrize("returned", [3.0, torch.zeros(10, 6), (1.0,), (torch.zeros(10, 6), 1.0), ("a", "b")])
+def test_chunked_loss_must_return_a_loss_and_a_gradient(returned):
+    with pytest.raises(CheckFailed, match="chunked_loss"):
+        checks.chunked(lambda **given: returned)
+
+
+@pytest.mark.parametrize("result", [torch.zeros(3, 6), "low", [1.0], torch.tensor([math.nan, 1.0])])
+def test_a_loss_that_is_no_number_is_answered_in_words(result):
+    for check in (checks.shifted, checks.filled, checks.huge):
+        with pytest.raises(CheckFailed, match="loss"):
+            check(lambda logits, ids, lengths: result)
+
+
+@pytest.mark.parametrize("drawn", [0.15, "many", [0.5] * 30, [200] * 30, [-1] * 30, [[1, 2]], [True] * 30, [None], []])
+def test_a_draw_of_something_else_is_answered_in_words(drawn):
+    with pytest.raises(CheckFailed, match=r"choose\(200\)"):
+        checks.choice(lambda n: drawn)
+
+
+@pytest.mark.parametrize("steps", [..., 25, {"all": 25}, {"all": 25, "masked": 40.0}, {"all": 25, "masked": 0}])
+def test_steps_in_another_form_are_answered_in_words(steps):
+    with pytest.raises(CheckFailed, match="steps"):
+        checks.measured(steps)
+
+
+def test_steps_to_another_goal_are_noticed():
+    every = known.steps_until(2.2, range)
+    with pytest.raises(CheckFailed, match="goal"):
+        checks.measured({"all": every, "masked": round(1.6 * every)})
+
+
+@pytest.mark.parametrize("guess", ["many", 0, -3, True, float("nan"), 1e12, ...])
+def test_an_impossible_guess_is_answered_in_words(guess):
+    with pytest.raises(CheckFailed, match="guess"):
+        checks.predict(guess)
+    with pytest.raises(CheckFailed, match="guess"):
+        checks.how_far(guess, {"all": STEPS, "masked": 2 * STEPS})
