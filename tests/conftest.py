@@ -143,6 +143,30 @@ class CheckingFinder(importlib.abc.MetaPathFinder):
         return None
 
 
+# ---- tests on several workers ----
+
+# Files in which each parameter has expensive fixtures of its own: its tests stay together, and the file is shared out.
+SHARED_OUT = ("tests/exercises/test_graders.py", "tests/exercises/test_release.py", "tests/book/test_browser.py")
+
+
+def unit_of_work(nodeid: str) -> str:
+    """What one worker runs from beginning to end: the tests of a file, or those of one parameter of it."""
+    file, _, test = nodeid.partition("::")
+    return f"{file}{''.join(test.partition('[')[1:])}" if file in SHARED_OUT else file
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """``--dist loadfile``, with some files in parts."""
+    from xdist.scheduler import LoadFileScheduling
+
+    class Scheduling(LoadFileScheduling):
+        def _split_scope(self, nodeid):
+            return unit_of_work(nodeid)
+
+    return Scheduling(config, log) if config.getoption("dist") == "loadfile" else None
+
+
 if "plainformer" in sys.modules:
     raise pytest.UsageError("plainformer was imported before tests/conftest.py: its shapes would go unchecked.")
 sys.meta_path.insert(0, CheckingFinder())

@@ -33,7 +33,7 @@ def name_it(culprit) -> None:
     """The block first, then the matrix."""
     _, weights, _, _ = suspect()
     early, late, other, shaped = CATALOGUE["name_it"]
-    place = re.fullmatch(r"blocks\.([0-9]+)\..*", given(culprit, "culprit") if type(culprit) is str else "")
+    place = re.fullmatch(r"blocks\.([0-9]+)\..*", culprit if type(given(culprit, "culprit")) is str else "")
     if not place or culprit not in weights:
         raise CheckFailed(f"culprit is {culprit!r}; give the name of a matrix in a block, a key of weights.")
     n, right = int(place[1]), int(CULPRIT.split(".")[1])

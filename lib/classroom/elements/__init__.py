@@ -1,94 +1,30 @@
 """Interactive figures: small custom elements, fed by Python objects, at home in the book and in JupyterLab.
 
-A figure is an `Element`: its data as JSON, a table or text for whoever has no scripts, and *check vectors* that the
-library computed. The browser computes them again when the figure appears and logs an error where it differs, and the
-tests of the pages fail on any logged error. So a formula that is written twice, here in Python and there in
-JavaScript, cannot drift apart.
-
-The scripts stand beside their Python modules; `bundle` joins them to the one classic script of the site, since a
-browser refuses modules and fetches on file://. In JupyterLab, `in_lab` shows the same script from a cell.
+`frame` says how one is made; each other module holds one figure, with its script beside it.
 """
 
-from __future__ import annotations
+from classroom.elements.frame import FOLDER, PARTS, Element, bundle, in_lab, style, table  # isort: skip
+from classroom.elements.attention import attention
+from classroom.elements.calculator import calculator
+from classroom.elements.dial import dial
+from classroom.elements.softmax import softmax
+from classroom.elements.stream import stream
+from classroom.elements.tape import tape
+from classroom.elements.three_tokens import three_tokens
 
-import html
-import json
-import os
-from collections.abc import Mapping, Sequence
-from pathlib import Path
-
-import rjsmin  # half the bytes, and comments stay in the source
-
-from classroom.show import Html
-
-FOLDER = Path(__file__).parent
-# the first one holds what all others use; the others are independent of each other
-PARTS = ["base", *sorted(path.stem for path in FOLDER.glob("*.js") if path.stem != "base")]
-
-
-class Element(Html):
-    """An interactive figure: ``<pf-name>`` with its data, and what is read where no script runs.
-
-    data      plain values for the script, as JSON: numbers, strings, lists, dicts
-    label     the figure's name, for screen readers
-    fallback  HTML that says the same without a script: a table or a few sentences
-    text      the same as plain text
-    checks    ``[{"input": …, "expected": …}, …]``: the script's own function must give each expected value
-    """
-
-    def __init__(
-        self,
-        name: str,
-        data: Mapping,
-        *,
-        label: str,
-        fallback: str,
-        text: str,
-        checks: Sequence[Mapping] = (),
-    ):
-        if not (FOLDER / f"{name}.js").is_file():
-            raise ValueError(f"no script {name}.js for the element <pf-{name}>; there are: {', '.join(PARTS[1:])}.")
-        # no nan: JSON has none; "</" would end the script element early
-        payload = json.dumps(
-            {**data, "checks": list(checks)}, ensure_ascii=False, allow_nan=False, separators=(",", ":")
-        )
-        payload = payload.replace("</", "<\\/")
-        super().__init__(
-            f'<pf-{name} class="pf-element" role="group" aria-label="{html.escape(label)}">'
-            f'<script type="application/json">{payload}</script>{fallback}</pf-{name}>',
-            text,
-        )
-        self.name, self.data, self.checks = name, dict(data), list(checks)
-
-
-def table(caption: str, header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    """A table as HTML: what a figure says to a reader without scripts. The first cell of a row heads it."""
-    head = "".join(f'<th scope="col">{html.escape(str(name))}</th>' for name in header)
-    body = "".join(
-        f'<tr><th scope="row">{html.escape(str(first))}</th>'
-        + "".join(f"<td>{html.escape(str(cell))}</td>" for cell in rest)
-        + "</tr>"
-        for first, *rest in rows
-    )
-    return (
-        f"<table><caption>{html.escape(caption)}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-    )
-
-
-def bundle() -> str:
-    """Every element in one classic script, without comments: it runs from file:// and defines each element once."""
-    parts = "\n".join((FOLDER / f"{part}.js").read_text(encoding="utf-8") for part in PARTS)
-    whole = f'(function () {{\n"use strict";\nif (customElements.get("pf-quiz")) return;\n{parts}\n}})();\n'
-    return rjsmin.jsmin(whole)
-
-
-def style() -> str:
-    """The style sheet of all elements."""
-    return (FOLDER / "elements.css").read_text(encoding="utf-8")
-
-
-def in_lab() -> Html | None:
-    """Makes the figures of a notebook live in JupyterLab; stored notebooks and the book do without it."""
-    if os.environ.get("PLAINFORMER_STORING"):
-        return None
-    return Html(f"<style>{style()}</style><script>{bundle()}</script>", "The figures of this page are interactive.")
+__all__ = [
+    "FOLDER",
+    "PARTS",
+    "Element",
+    "attention",
+    "bundle",
+    "calculator",
+    "dial",
+    "in_lab",
+    "softmax",
+    "stream",
+    "style",
+    "table",
+    "tape",
+    "three_tokens",
+]

@@ -63,7 +63,7 @@ function scaled(value, unit = "") {
 /* A native range with its value beside it; `words(value)` is read out instead of the bare number. */
 function slider({ label, min, max, step = 1, value, words = String, change }) {
   const id = unique("slider");
-  const shown = make("output", { htmlFor: id, className: "pf-value" });
+  const shown = make("output", { htmlFor: id, className: "pf-value", "aria-live": "off" });
   const input = make("input", { type: "range", id, min, max, step, value });
   const update = () => {
     shown.textContent = words(Number(input.value));
@@ -130,7 +130,8 @@ const live = () => make("div", { className: "pf-live", role: "status" });
 function numbers(caption) {
   const head = make("thead"), body = make("tbody");
   const inner = make("table", {}, make("caption", { textContent: caption }), head, body);
-  const scroll = make("div", { className: "pf-scroll" }, inner);
+  // what scrolls is reached by keyboard, and so has a name
+  const scroll = make("div", { className: "pf-scroll", tabIndex: 0, role: "group", ariaLabel: caption }, inner);
   const box = make("details", { className: "pf-numbers" }, make("summary", { textContent: "The numbers" }), scroll);
   box.show = (header, rows) => {
     const cells = (row) => row.map((cell, k) => rich(make(k ? "td" : "th", k ? {} : { scope: "row" }), cell));
