@@ -12,17 +12,10 @@ from pathlib import Path
 import pytest
 from filelock import FileLock
 
+from classroom.chromium import MISSING, find_chromium, launch
+
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = ["_config.yml", "_toc.yml", "index.md", "chapters"]
-# Chromium itself must not look for updates, sync or try other transports while requests are counted.
-FLAGS = [
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
 
 
 @dataclass(frozen=True)
@@ -87,18 +80,6 @@ def build_damaged(tmp_path):
     return build
 
 
-def find_chromium(playwright) -> str | None:
-    """A browser that is there: the one named, one on PATH, or Playwright's own."""
-    named = os.environ.get("PLAINFORMER_CHROMIUM")
-    if named:
-        return named
-    for name in ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable"):
-        if path := shutil.which(name):
-            return path
-    own = playwright.chromium.executable_path
-    return own if Path(own).exists() else None
-
-
 def install_chromium() -> None:
     """On Debian and its relatives root may install the browser: try it once."""
     release = Path("/etc/os-release")
@@ -126,15 +107,9 @@ def browser(tmp_path_factory):
                     install_chromium()
                     path = find_chromium(playwright)
         if path is None:
-            reason = (
-                "no Chromium: install one with `python -m playwright install chromium`, "
-                "or name yours in PLAINFORMER_CHROMIUM"
-            )
             if os.environ.get("CI") == "true":
-                pytest.fail(reason)
-            pytest.skip(reason)
-        root = hasattr(os, "geteuid") and os.geteuid() == 0
-        flags = FLAGS + (["--no-sandbox"] if root else [])
-        chromium = playwright.chromium.launch(executable_path=path, headless=True, args=flags)
+                pytest.fail(MISSING)
+            pytest.skip(MISSING)
+        chromium = launch(playwright, path)
         yield chromium
         chromium.close()

@@ -13,7 +13,10 @@ from pathlib import Path
 
 import nbformat
 import pytest
+from nbgrader.utils import is_grade
+from nbgrader.validator import Validator
 
+from classroom.chromium import MISSING, find_chromium, launch
 from classroom.grading import course
 from classroom.grading.course import ROOT
 from classroom.grading.feedback import SCRIPT, named_links
@@ -62,6 +65,18 @@ def test_the_exported_marks_are_those_of_the_submission(graded):
     assert (float(rows[0]["score"]), float(rows[0]["max_score"])) == (19, 20)
 
 
+def test_validate_says_what_grading_will_say_of_the_visible_cells(graded):
+    """The button in JupyterLab runs this validator on the notebook as it is handed in."""
+    notebook = graded / "grading" / "submitted" / STUDENT / NAME / f"{NAME}.ipynb"
+    failed = Validator(config=course.settings(graded)).validate(str(notebook))["failed"]
+    config = course.settings(graded)
+    config.CourseDirectory.db_url = f"sqlite:///{(graded / 'grading' / 'gradebook.db').as_posix()}"
+    marks = course.marks(config, NAME)[STUDENT]
+    cells = {c.metadata.nbgrader.grade_id: c.source for c in nbformat.read(notebook, as_version=4).cells if is_grade(c)}
+    assert [cell["source"].strip() for cell in failed] == [cells[name].strip() for name in cells if not marks[name]]
+    assert len(failed) == 1 and "exactly so" in failed[0]["error"]
+
+
 def test_the_page_names_the_slip_and_hides_hidden_tests(page):
     text = unescape(re.sub(r"<[^>]*>", "", page.read_text(encoding="utf-8")))
     assert 'write one of "below", "inside", "above", exactly so' in text
@@ -105,7 +120,7 @@ FORMULAS = """() => ({
 
 @pytest.fixture(scope="module")
 def chromium():
-    """The browser of tests/book/conftest.py, with its flags."""
+    """The program that the book's tests use; tests/book/conftest.py knows how to install it."""
     from playwright.sync_api import sync_playwright
 
     spec = importlib.util.spec_from_file_location("conftest_of_the_book", ROOT / "tests" / "book" / "conftest.py")
@@ -114,18 +129,15 @@ def chromium():
 
     def find() -> str | None:
         with sync_playwright() as playwright:
-            return of_the_book.find_chromium(playwright)
+            return find_chromium(playwright)
 
     path = in_a_thread(find)
     if path is None:
         of_the_book.install_chromium()
         path = in_a_thread(find)
     if path is None:
-        (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(
-            "no Chromium: install one with `python -m playwright install chromium`"
-        )
-    root = hasattr(os, "geteuid") and os.geteuid() == 0
-    return path, of_the_book.FLAGS + (["--no-sandbox"] if root else [])
+        (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(MISSING)
+    return path
 
 
 def in_a_thread(function, *arguments):
@@ -134,12 +146,12 @@ def in_a_thread(function, *arguments):
         return thread.submit(function, *arguments).result()
 
 
-def opened(page: Path, program: str, flags: list[str]) -> dict:
+def opened(page: Path, program: str) -> dict:
     """What a page asks for, complains about and shows."""
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=program, headless=True, args=flags)
+        browser = launch(playwright, program)
         context = browser.new_context()
         context.set_offline(True)
         tab = context.new_page()
@@ -157,7 +169,7 @@ def opened(page: Path, program: str, flags: list[str]) -> dict:
 
 @pytest.mark.browser
 def test_the_page_is_complete_without_a_network(page, chromium):
-    seen = in_a_thread(opened, page, *chromium)
+    seen = in_a_thread(opened, page, chromium)
     assert [url for url in seen["requests"] if not url.startswith(("file:", "data:"))] == []
     assert seen["errors"] == [] and seen["errors_of_tex"] == []
     assert seen["raw"] == []
