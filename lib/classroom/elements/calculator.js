@@ -78,6 +78,7 @@ class Calculator extends Figure {
 
   /* ---- the state ---- */
 
+  /* Where a slider stops: its own stops, the preset's size and the present one. Heads have an even width. */
   stops(field) {
     const { d, h } = this.state, fits = { h: (n) => d % (2 * n) === 0, h_kv: (n) => h % n === 0 }[field] || Boolean;
     const more = [this.model(this.state.preset)[field], this.state[field]].filter(Boolean);
@@ -101,14 +102,14 @@ class Calculator extends Figure {
 
   /* The state that an address asks for; nothing if it asks for none, or for one that cannot be. */
   asked() {
-    const [place, text] = location.hash.split("?"), given = Object.fromEntries(new URLSearchParams(text));
-    if (place !== "#calculator" || !Object.hasOwn(this.data.presets, given.preset)) return;
-    const { preset, ...sizes } = given, state = { ...this.data.start, ...this.model(preset) };
+    const { preset, ...sizes } = Object.fromEntries(new URLSearchParams(location.hash.split("#calculator?")[1]));
+    if (!Object.hasOwn(this.data.presets, preset)) return;
+    const state = { ...this.data.start, ...this.model(preset) };
     for (const [field, word] of Object.entries(sizes)) {
       const n = (state[field] = Number(word)), [, , kind, some] = this.kinds[field] || [];
       if (!(kind === "slider" ? n > 0 && n <= some.at(-1) && n % 1 === 0 : some?.some(([one]) => one === n))) return;
     }
-    if (state.d % state.h || state.h % state.h_kv || (state.even && (state.d / state.h) % 2)) return;
+    if (state.d % (2 * state.h) || state.h % state.h_kv) return;
     this.state = state;
     return true;
   }
@@ -141,7 +142,7 @@ class Calculator extends Figure {
     this.cards = make("dl");
     this.parts = make("table");
     this.result = live();
-    this.table = numbers("To the last unit, or rounded if above 9 × 10¹⁵");
+    this.table = numbers("Exact up to 9 × 10¹⁵; a step in bytes and seconds");
     body.append(...boxes, make("div", {}, this.about, reset, link, this.said), this.cards, make("div", { className: "pf-scroll" }, this.parts), this.result, this.table);
     if (!this.asked()) this.state = { ...start, ...this.model(start.preset) };
     this.show();
@@ -173,7 +174,7 @@ class Calculator extends Figure {
     const flops = mean ? found.mean : found.last, total = addUp(p), work = addUp(flops);
     const add = (names) => names.split(" ").reduce((sum, name) => sum + flops[name], 0);
     const meeting = add("scores mix cross_scores cross_mix"), mlp = add("router gate up down");
-    const exact = (n) => (n < 2 ** 53 ? grouped(n) : scaled(n));
+    const exact = (n) => (n < 99.5 ? +n.toPrecision(3) : n < 2 ** 53 ? grouped(n) : scaled(n));
     const which = `FLOPs of ${mean ? "the mean token" : "the last token"}`;
     const limit = step && (step.multiplying > step.reading ? "multiplying" : "reading " + (step.weights > cache.batch ? "weights" : "caches"));
     const machine = at < 0 ? `${scaled(c.bandwidth, "B/s")}, ${scaled(c.peak, "FLOP/s")}` : machines[at][0];
@@ -181,7 +182,7 @@ class Calculator extends Figure {
       ["Parameters", exact(total), scaled(total * c.bytes, "B") + " of weights" + (found.active < total ? `, active ${scaled(found.active)}` : "")],
       [which, scaled(work), `${percent(meeting / work)} scores and mixing, whole text ${scaled(addUp(found.text))}`],
       ["KV cache", ...(cache ? [scaled(cache.sequence, "B"), `${scaled(cache.token, "B")} a token, ${scaled(cache.batch, "B")} the batch`] : ["–"])],
-      ["Tokens a second, at most", ...(step ? [scaled(step.tokens), `limit: ${limit}, on ${machine}`] : ["–"])],
+      ["Tokens/s, at most", ...(step ? [exact(step.tokens), `limit: ${limit}, on ${machine}`] : ["–"])],
     ];
     this.cards.replaceChildren(...cards.map(([name, ...said]) => make("div", {}, make("dt", { textContent: name }), ...said.map((textContent) => make("dd", { textContent })))));
     const rows = [
@@ -200,7 +201,7 @@ class Calculator extends Figure {
       make("thead", {}, make("tr", {}, ...["part", "parameters", which].map((textContent) => make("th", { scope: "col", textContent })))),
       make("tbody", {}, ...rows.map(([name, n, m]) => make("tr", {}, make("th", { scope: "row", textContent: name }), cell(n, total), cell(m, work)))),
     );
-    const all = { parameters: p, "FLOPs, token": flops, "FLOPs, text": found.text, "cache, bytes": cache || {} };
+    const all = { parameters: p, "FLOPs, token": flops, "FLOPs, text": found.text, "cache, bytes": cache || {}, step: step || {} };
     this.table.show(["", "exactly"], Object.entries(all).flatMap(([title, parts]) => Object.entries(parts).filter(([, n]) => n).map(([part, n]) => [`${title}: \`${part}\``, exact(n)])));
     clearTimeout(this.waiting);
     this.waiting = setTimeout(() => (this.result.textContent = cards.map((card) => card.join(": ")).join(". ")), 400);

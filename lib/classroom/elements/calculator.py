@@ -121,7 +121,6 @@ def _sizes(config: Config) -> dict[str, int]:
         "n_active": config.n_active_experts,
         "window": config.window or 0,
         "causal": int(config.causal),
-        "even": int(config.positions == "rotary"),  # heads must have an even width
         "tied": int(config.tied),
         "bias": int(config.bias),
         "attn_bias": int(config.attn_bias is not False),  # 0: none in attention, whatever `bias` says
