@@ -79,7 +79,7 @@ def wanted(config, n_positions, attention="last") -> dict[str, list[int]]:
         "attention, scores and mixing": [0, add("scores", "mix")],
         "MLP": [part["mlp"] + part["router"], add("router", "gate", "up", "down")],
         "norms": [part["norms"] + part["embed_norm"] + part["final_norm"], 0],
-        "unembedding, pooler": [part["unembed"] + part["pool"], add("unembed")],
+        "pooler" if part["pool"] else "unembedding": [part["unembed"] + part["pool"], add("unembed")],
         "together": [parameters.total(config), round(sum(work.values()))],
     }
 

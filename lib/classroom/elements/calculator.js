@@ -192,7 +192,7 @@ class Calculator extends Figure {
       ["attention, scores and mixing", 0, meeting],
       ["MLP", p.mlp + p.router, mlp],
       ["norms", p.embed_norm + p.norms + p.final_norm],
-      ["unembedding, pooler", p.unembed + p.pool, flops.unembed],
+      [p.pool ? "pooler" : "unembedding", p.unembed + p.pool, flops.unembed],
       ["together", total, work],
     ];
     const cell = (n, all) => make("td", { style: `--share:${(100 * n) / all}%` }, ...(n ? [exact(n), make("small", { textContent: percent(n / all) })] : ["–"]));
