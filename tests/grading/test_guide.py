@@ -34,6 +34,7 @@ ELSEWHERE = {
     "make book SOLUTIONS=1": ("tests/book/test_solutions.py", "--solutions"),
     "make lab": ("tests/book/test_lab.py", "classroom.lab"),
     "python -m pytest tests/exercises": ("tests/exercises/test_graders.py", "def test_"),
+    "python -m classroom.grading trial": ("tests/exercises/test_graders.py", "trial"),
     "python -m classroom.grading term": ("tests/exercises/test_terms.py", "term"),
     "python -m classroom doctor": ("tests/grading/test_doctor.py", "doctor"),
 }

@@ -16,8 +16,7 @@ from nbconvert.preprocessors import Preprocessor
 from nbgrader.preprocessors import ClearHiddenTests, ClearMarkScheme
 from nbgrader.utils import is_grade, is_task
 
-from classroom.site import MATHJAX
-
+MATHJAX = "mathjax/tex-svg-full.js"  # with every TeX extension, since a page has no folder of them beside it
 SCRIPT = Path(MATHJAX).name  # 2.3 MB, once in each folder of pages
 
 # MathJax 3 from the file beside the page, set up as in the book. nbconvert's own macro loads MathJax 2 from a CDN.
