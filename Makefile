@@ -5,7 +5,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help book lab test lint chapters exercises grade bench weights
+.PHONY: help book site pdf lab test lint chapters exercises grade bench weights
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -20,6 +20,12 @@ help:  ## list the targets
 
 book: .venv/installed  ## build the HTML book into _build/html (SOLUTIONS=1: with worked solutions, into _build/instructor)
 	@python -m classroom.site $(if $(SOLUTIONS),--solutions)
+
+site: .venv/installed  ## the book as one archive that opens by double click, _build/site/plainformer.zip
+	@python -m classroom.archive
+
+pdf: .venv/installed  ## the book as one PDF, _build/pdf/plainformer.pdf (needs Chromium)
+	@python -m classroom.paper
 
 lab: .venv/installed  ## open JupyterLab with your own copy of the exercises (in work/)
 	@python -m classroom.lab

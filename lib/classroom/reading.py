@@ -18,6 +18,25 @@ from classroom.ledger import STEMS, ledger_path
 
 WORDS_PER_MINUTE = 200
 
+# Which chapters a chapter builds on, by their numbers; what these build on goes without saying.
+NEEDS: dict[int, tuple[int, ...]] = {
+    1: (),
+    2: (1,),
+    3: (2,),
+    4: (2,),
+    5: (2, 4),
+    6: (2,),
+    7: (3, 6),
+    8: (3, 4, 5, 6, 7),
+    9: (8,),
+    10: (9,),
+    11: (3, 4, 10),
+    12: (8, 10),
+    13: (11, 12),
+    14: (8, 11),
+    15: (5, 11, 14),
+}
+
 
 def markdown(path: Path) -> list[str]:
     """The Markdown cells of a notebook; a Markdown file is one cell."""
@@ -74,14 +93,20 @@ class ChapterTable(Directive):
         return shown
 
 
-def _link(docname: str, stem: str) -> nodes.Node:
-    """Number and title of a chapter, as a link that the builder checks."""
+def _reference(docname: str, stem: str, words: str = "") -> nodes.Node:
+    """A link to a chapter, which the builder checks: with these words, or with the chapter's title."""
     from sphinx.addnodes import pending_xref  # the builder's command and the tests import this module without Sphinx
 
     link = pending_xref("", refdomain="std", reftype="doc", reftarget=f"/chapters/{stem}", refdoc=docname)
-    link["refexplicit"], link["refwarn"] = False, True
-    link += nodes.inline("", stem)
-    return nodes.inline("", f"{int(stem[:2])}\N{NO-BREAK SPACE}\N{NO-BREAK SPACE}", link)
+    link["refexplicit"], link["refwarn"] = bool(words), True
+    link += nodes.inline("", words or stem)
+    return link
+
+
+def _link(docname: str, stem: str) -> nodes.Node:
+    """Number and title of a chapter, as a link."""
+    number = f"{int(stem[:2])}\N{NO-BREAK SPACE}\N{NO-BREAK SPACE}"
+    return nodes.inline("", number, _reference(docname, stem))
 
 
 def _table(header: tuple[str, ...], widths: tuple[int, ...], rows: list[list[nodes.Node]]) -> nodes.table:
@@ -95,14 +120,34 @@ def _table(header: tuple[str, ...], widths: tuple[int, ...], rows: list[list[nod
     return nodes.table("", group, classes=["pf-chapters"])
 
 
+def needs(stem: str) -> list[str]:
+    """The stems of the chapters that this one builds on."""
+    return [STEMS[number - 1] for number in NEEDS[int(stem[:2])]]
+
+
+def _needs(docname: str, stem: str) -> list[nodes.Node]:
+    """The words that name them: `Needs: chapters 2 and 4.`"""
+    needed = needs(stem)
+    if not needed:
+        return [nodes.Text("Needs no other chapter.")]
+    if len(needed) == 1:
+        return [nodes.Text("Needs: "), _reference(docname, needed[0], f"chapter {int(needed[0][:2])}"), nodes.Text(".")]
+    shown: list[nodes.Node] = [nodes.Text("Needs: chapters ")]
+    for k, other in enumerate(needed):
+        mark = "." if k == len(needed) - 1 else " and " if k == len(needed) - 2 else ", "
+        shown += [_reference(docname, other, str(int(other[:2]))), nodes.Text(mark)]
+    return shown
+
+
 def say_how_long(app, doctree) -> None:
-    """Put the reading time under the title of each chapter."""
+    """Put the reading time, and the chapters that are needed, under the title of each chapter."""
     folder, _, stem = app.env.docname.rpartition("/")
     if folder == "chapters" and stem in STEMS:
         n_minutes = minutes(Path(app.env.doc2path(app.env.docname)))
         heading = next(iter(doctree.findall(nodes.title)))
-        text = f"About {n_minutes} minutes to read."
-        heading.parent.insert(1, nodes.paragraph("", text, classes=["pf-reading"]))
+        line = nodes.paragraph("", f"About {n_minutes} minutes to read. ", classes=["pf-reading"])
+        line += _needs(app.env.docname, stem)
+        heading.parent.insert(1, line)
 
 
 def setup(app) -> dict:

@@ -21,19 +21,40 @@ from pathlib import Path
 import docutils.nodes
 
 ROOT = Path(__file__).resolve().parents[2]  # the packages are installed from this tree, in place
-MATHJAX = "mathjax/tex-svg-full.js"  # below _static; `mathjax_path` in _config.yml says the same
+MATHJAX = "mathjax/tex-svg.js"  # below _static; `mathjax_path` in _config.yml says the same
+HEAVY = 48_000  # bytes of a picture
 
 
 # ---- the Sphinx extension ----
 
 
 def copy_mathjax(app, error):
-    """Put MathJax 3.2.2, one file with every TeX extension and its SVG glyphs, beside the other scripts."""
+    """Put MathJax 3.2.2 beside the other scripts: one file with its SVG glyphs, and TeX's rarer commands.
+
+    It loads these itself, each in a small file, on pages that use one; that also works from file://.
+    """
     if error is None and app.builder.format == "html":
-        source = importlib.resources.files("sphinx-mathjax-offline") / "static" / MATHJAX
-        target = Path(app.outdir, "_static", MATHJAX)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_bytes(source.read_bytes())
+        source = importlib.resources.files("sphinx-mathjax-offline") / "static"
+        rarer = source / "mathjax" / "input" / "tex" / "extensions"
+        for file in [source / MATHJAX, *rarer.iterdir()]:
+            target = Path(app.outdir, "_static", file.relative_to(source))
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(file.read_bytes())
+
+
+def lighten_pictures(app, error):
+    """Write the heavy pictures of cells again without their channel of transparency, which hides nothing in them."""
+    if error is not None or app.builder.format != "html":
+        return
+    from PIL import Image  # only here: Matplotlib brings it
+
+    for path in Path(app.outdir, "_images").glob("*.png"):
+        if path.stat().st_size > HEAVY:
+            with Image.open(path) as picture:
+                opaque = picture.mode == "RGBA" and picture.getextrema()[3] == (255, 255)
+                lighter = picture.convert("RGB") if opaque else None
+            if lighter:
+                lighter.save(path, compress_level=9)
 
 
 def name_pictures(app, doctree):
@@ -82,13 +103,24 @@ def _shapes_as_words(app, what, name, obj, options, signature, returns):
 
 def setup(app):
     """Sphinx calls this because `_config.yml` names `classroom.site`, which brings the course's other extensions."""
-    for part in ("classroom.reading", "classroom.ledger_page", "classroom.graders_page", "classroom.elements.sphinx"):
+    for part in (
+        "classroom.reading",
+        "classroom.ledger_page",
+        "classroom.graders_page",
+        "classroom.elements.sphinx",
+        "classroom.elements.progress",
+        "classroom.finding",
+        "classroom.code_links",
+        "classroom.glossary_links",
+        "classroom.frame",
+    ):
         app.setup_extension(part)
     app.add_css_file("appendix.css")  # for what these two add to the pages
     app.connect("doctree-read", name_pictures)
     app.connect("html-page-context", finish_page)
     app.connect("autodoc-process-signature", _shapes_as_words)
     app.connect("build-finished", copy_mathjax)
+    app.connect("build-finished", lighten_pictures)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}
 
 

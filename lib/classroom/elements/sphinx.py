@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from classroom.elements import bundle, style
+from classroom.elements.frame import bundle, style
 
 
 def add_files(app):
