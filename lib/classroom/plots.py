@@ -8,6 +8,7 @@ import struct
 from collections.abc import Mapping, Sequence
 
 from matplotlib.figure import Figure
+from PIL import Image  # Matplotlib brings it
 
 # Okabe and Ito's palette: told apart by readers with any common colour vision, and in print
 BLUE, ORANGE, GREEN, VERMILION, GREY = "#0072B2", "#E69F00", "#009E73", "#D55E00", "#666666"
@@ -34,13 +35,21 @@ class Picture:
         target = io.BytesIO()
         # no program name and no date in the file: an unchanged figure is an unchanged notebook
         self.figure.savefig(target, format="png", dpi=2 * _DPI, bbox_inches="tight", metadata={"Software": None})
-        data = target.getvalue()
+        data = opaque(target.getvalue())
         # shown at half its pixels, so that letters are as large as the text's and sharp on fine screens
         (width,) = struct.unpack(">I", data[16:20])  # where a PNG file keeps it; the height follows
         return data, {"width": width // 2}
 
     def __repr__(self) -> str:
         return f"[figure: {self.text}]"
+
+
+def opaque(png: bytes) -> bytes:
+    """The same picture without its channel of transparency, which hides nothing in ours: a quarter fewer bytes."""
+    target = io.BytesIO()
+    with Image.open(io.BytesIO(png)) as picture:
+        picture.convert("RGB").save(target, format="png", compress_level=9)
+    return target.getvalue()
 
 
 def _new(width: float, height: float, n_axes: int = 1):

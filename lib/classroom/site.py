@@ -22,7 +22,6 @@ import docutils.nodes
 
 ROOT = Path(__file__).resolve().parents[2]  # the packages are installed from this tree, in place
 MATHJAX = "mathjax/tex-svg.js"  # below _static; `mathjax_path` in _config.yml says the same
-HEAVY = 48_000  # bytes of a picture
 
 
 # ---- the Sphinx extension ----
@@ -40,21 +39,6 @@ def copy_mathjax(app, error):
             target = Path(app.outdir, "_static", file.relative_to(source))
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_bytes(file.read_bytes())
-
-
-def lighten_pictures(app, error):
-    """Write the heavy pictures of cells again without their channel of transparency, which hides nothing in them."""
-    if error is not None or app.builder.format != "html":
-        return
-    from PIL import Image  # only here: Matplotlib brings it
-
-    for path in Path(app.outdir, "_images").glob("*.png"):
-        if path.stat().st_size > HEAVY:
-            with Image.open(path) as picture:
-                opaque = picture.mode == "RGBA" and picture.getextrema()[3] == (255, 255)
-                lighter = picture.convert("RGB") if opaque else None
-            if lighter:
-                lighter.save(path, compress_level=9)
 
 
 def name_pictures(app, doctree):
@@ -120,7 +104,6 @@ def setup(app):
     app.connect("html-page-context", finish_page)
     app.connect("autodoc-process-signature", _shapes_as_words)
     app.connect("build-finished", copy_mathjax)
-    app.connect("build-finished", lighten_pictures)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}
 
 
