@@ -30,7 +30,7 @@ pdf: .venv/installed  ## the book as one PDF, _build/pdf/plainformer.pdf (needs 
 lab: .venv/installed  ## open JupyterLab with your own copy of the exercises (in work/)
 	@python -m classroom.lab
 
-test: .venv/installed  ## run every test (about ten minutes on 2 cores)
+test: .venv/installed  ## run every test (about twenty minutes on 2 cores)
 	@python -m pytest -n 2 --dist loadfile
 
 lint: .venv/installed  ## ruff on every Python file
