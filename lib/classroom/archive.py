@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import argparse
 import sys
-import tempfile
 import zipfile
 from pathlib import Path
 
-from classroom.site import ROOT, build
+from classroom.site import ROOT, add_places, built_pages
 
 FOLDER = "plainformer"  # what the archive unpacks to
 LICENCES = ("LICENSE", "LICENSE-text")
@@ -42,26 +41,11 @@ def pack(site: Path, target: Path, licences: Path = ROOT) -> None:
 def main(arguments: list[str] | None = None) -> int:
     """Parse the command line, build the site unless it is given, pack it, and say where the archive is."""
     parser = argparse.ArgumentParser(prog="python -m classroom.archive", description="Pack the site into one file.")
-    parser.add_argument("--source", type=Path, default=ROOT, help="folder of _config.yml (%(default)s)")
-    parser.add_argument("--output", type=Path, help="folder that gets _build/site (the source folder)")
-    parser.add_argument("--site", type=Path, help="the built pages, if they are there already: _build/html")
+    add_places(parser, "site")
     options = parser.parse_args(arguments)
-    source = options.source.resolve()
-    target = (options.output or source).resolve() / "_build" / "site" / f"{FOLDER}.zip"
-    if not (source / "_config.yml").is_file():
-        parser.error(f"{source} has no _config.yml: give --source the folder of the book, the repository's root")
-    if options.site and not (options.site / "index.html").is_file():
-        parser.error(f"{options.site} has no index.html: give --site a folder of built pages")
-
-    with tempfile.TemporaryDirectory(prefix="pages-to-pack-") as folder:
-        site = options.site
-        if site is None:
-            print("Building the pages", flush=True)
-            code, messages = build(source, Path(folder))
-            if code:
-                print(messages.strip(), file=sys.stderr)
-                return code
-            site = Path(folder, "_build", "html")
+    options.source = options.source.resolve()
+    target = (options.output or options.source).resolve() / "_build" / "site" / f"{FOLDER}.zip"
+    with built_pages(parser, options) as site:
         pack(site, target)
     print(f"Unpack {target} ({target.stat().st_size / 1e6:.1f} MB) and open {FOLDER}/open-me.html")
     return 0

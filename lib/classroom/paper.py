@@ -24,7 +24,7 @@ from urllib.parse import unquote, urlsplit
 import yaml
 
 from classroom.chromium import MISSING, find_chromium, launch
-from classroom.site import ROOT, build
+from classroom.site import add_places, built_pages
 
 STYLE = Path(__file__).with_name("paper.css")
 VOID = {"area", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr"}
@@ -245,27 +245,14 @@ def make(source: Path, site: Path, target: Path) -> None:
 def main(arguments: list[str] | None = None) -> int:
     """Parse the command line, build the site unless it is given, print it, and say where the PDF is."""
     parser = argparse.ArgumentParser(prog="python -m classroom.paper", description="Print the book into one PDF.")
-    parser.add_argument("--source", type=Path, default=ROOT, help="folder of _config.yml (%(default)s)")
-    parser.add_argument("--output", type=Path, help="folder that gets _build/pdf (the source folder)")
-    parser.add_argument("--site", type=Path, help="the built pages, if they are there already: _build/html")
+    add_places(parser, "pdf")
     options = parser.parse_args(arguments)
-    source = options.source.resolve()
-    target = (options.output or source).resolve() / "_build" / "pdf" / "plainformer.pdf"
-    if not (source / "_config.yml").is_file():
-        parser.error(f"{source} has no _config.yml: give --source the folder of the book, the repository's root")
-
-    with tempfile.TemporaryDirectory(prefix="pages-to-print-") as folder:
-        site = options.site
-        if site is None:
-            print("Building the pages", flush=True)
-            code, messages = build(source, Path(folder))
-            if code:
-                print(messages.strip(), file=sys.stderr)
-                return code
-            site = Path(folder, "_build", "html")
+    options.source = options.source.resolve()
+    target = (options.output or options.source).resolve() / "_build" / "pdf" / "plainformer.pdf"
+    with built_pages(parser, options) as site:
         print("Printing them", flush=True)
         try:
-            make(source, site, target)
+            make(options.source, site, target)
         except (FileNotFoundError, ValueError) as error:
             print(f"The book cannot be printed: {error}", file=sys.stderr)
             return 1

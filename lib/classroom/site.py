@@ -8,6 +8,7 @@ it builds the instructors' edition, into another folder.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import html
 import importlib.resources
 import os
@@ -16,6 +17,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import docutils.nodes
@@ -110,6 +112,40 @@ def setup(app):
 # ---- the command ----
 
 
+def check_source(parser: argparse.ArgumentParser, source: Path) -> None:
+    """End the program with a clear error unless `source` is the folder of a book."""
+    if not (source / "_config.yml").is_file():
+        parser.error(f"{source} has no _config.yml: give --source the folder of the book, the repository's root")
+
+
+def add_places(parser: argparse.ArgumentParser, made: str) -> None:
+    """The options of a command that makes `made`, below _build, from the pages; `built_pages` reads them."""
+    parser.add_argument("--source", type=Path, default=ROOT, help="folder of _config.yml (%(default)s)")
+    parser.add_argument("--output", type=Path, help=f"folder that gets _build/{made} (the source folder)")
+    parser.add_argument("--site", type=Path, help="the built pages, if they are there already: _build/html")
+
+
+@contextlib.contextmanager
+def built_pages(parser: argparse.ArgumentParser, options: argparse.Namespace) -> Iterator[Path]:
+    """The folder of the built pages: the one that was named, or one made for now. Ends the program if that fails."""
+    if not (options.source / "_config.yml").is_file():
+        parser.error(
+            f"{options.source} has no _config.yml: give --source the folder of the book, the repository's root"
+        )
+    if options.site:
+        if not (options.site / "index.html").is_file():
+            parser.error(f"{options.site} has no index.html: give --site a folder of built pages")
+        yield options.site
+        return
+    with tempfile.TemporaryDirectory(prefix="pages-") as folder:
+        print("Building the pages", flush=True)
+        code, messages = build(options.source, Path(folder))
+        if code:
+            print(messages.strip(), file=sys.stderr)
+            sys.exit(code)
+        yield Path(folder, "_build", "html")
+
+
 def build(source: Path, output: Path, strict: bool = True) -> tuple[int, str]:
     """Build the book that lies in `source` into `output`/_build/html, from nothing.
 
@@ -162,8 +198,7 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     source = options.source.resolve()
     output = (options.output or source).resolve()
-    if not (source / "_config.yml").is_file():
-        parser.error(f"{source} has no _config.yml: give --source the folder of the book, the repository's root")
+    check_source(parser, source)
     if options.solutions and not list(source.glob("solutions/*/*.ipynb")):
         parser.error(f"{source} has no solutions/: the instructors' edition needs them")
 

@@ -30,7 +30,7 @@ from classroom.checks.bug_hunt_slips import (
 from classroom.checks.bug_hunt_slips import colleague as colleague  # for problem 7 of the notebook
 from classroom.checks.bug_hunt_slips import right_versions as right_versions
 from classroom.checks.bug_hunt_slips import wrong_versions as wrong_versions
-from classroom.checks.expect import UNANSWERED, CheckFailed, call, number, passed, same
+from classroom.checks.expect import UNANSWERED, CheckFailed, call, number, passed, refuse, same
 from classroom.checks.expect import hidden_test as hidden_test  # for the hidden tests of the notebook
 from classroom.checks.progress import graded
 
@@ -50,9 +50,7 @@ def predict(guess) -> None:
     """Any percentage."""
     value = number(guess, "guess", such_as="40")
     few, many = CATALOGUE["predict"]
-    for failed, says in ((value < 0, few), (value > 100, many)):
-        if failed:
-            raise CheckFailed(f"guess: {says}", slip=says)
+    refuse("guess", (value < 0, few), (value > 100, many))
     passed("noted; the next cell tells")
 
 

@@ -29,7 +29,7 @@ from classroom.checks.cache_slips import (
 )
 from classroom.checks.cache_slips import balance as _balance
 from classroom.checks.cache_slips import step as _step
-from classroom.checks.expect import UNANSWERED, CheckFailed, call, given, number, passed, same
+from classroom.checks.expect import UNANSWERED, CheckFailed, call, given, number, passed, refuse, same
 from classroom.checks.expect import hidden_test as hidden_test
 from classroom.checks.progress import graded
 from classroom.checks.tensors import numbers
@@ -60,9 +60,7 @@ def predict(guess) -> None:
 def _plausible(guess) -> int | float:
     value = number(guess, "guess", such_as="20")
     few, many = CATALOGUE["predict"]
-    for failed, says in ((value < 1, few), (value > EVEN * KEPT, many)):
-        if failed:
-            raise CheckFailed(f"guess: {says}", slip=says)
+    refuse("guess", (value < 1, few), (value > EVEN * KEPT, many))
     return value
 
 

@@ -51,6 +51,13 @@ def number(answer: Any, what: str, such_as: str) -> int | float:
     raise CheckFailed(f"{what} is {_value(value)}; give a number such as {such_as}, without quotes.")
 
 
+def refuse(what: str, *faults: tuple[bool, str]) -> None:
+    """Raise `CheckFailed` with the words of the first fault that is there: (whether it is, what the slip is)."""
+    for failed, says in faults:
+        if failed:
+            raise CheckFailed(f"{what}: {says}", slip=says)
+
+
 def same(
     actual: Any,
     expected: Any,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 
-from classroom.checks.expect import CheckFailed, call, given, number, passed, same
+from classroom.checks.expect import CheckFailed, call, given, number, passed, refuse, same
 from classroom.checks.expect import hidden_test as hidden_test  # for the hidden tests of the notebook
 from classroom.checks.flops_slips import (
     ATTENTION_ADDS,
@@ -55,9 +55,7 @@ def predict(guess) -> None:
 def _plausible(answer, what: str) -> int | float:
     value = number(answer, what, such_as="0.2")
     small, large = CATALOGUE["predict"]
-    for failed, says in ((value <= 0, small), (value >= 1, large)):
-        if failed:
-            raise CheckFailed(f"{what}: {says}", slip=says)
+    refuse(what, (value <= 0, small), (value >= 1, large))
     return value
 
 

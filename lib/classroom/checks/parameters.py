@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 
-from classroom.checks.expect import CheckFailed, call, given, number, passed, same
+from classroom.checks.expect import CheckFailed, call, given, number, passed, refuse, same
 from classroom.checks.expect import hidden_test as hidden_test  # for the hidden tests of the notebook
 from classroom.checks.parameters_slips import (
     CATALOGUE,
@@ -54,9 +54,7 @@ def _plausible(answer, what: str) -> int | float:
     """`answer`, if a model of this size could be."""
     value = number(answer, what, such_as="3e7")
     negative, small, large = CATALOGUE["predict"]
-    for failed, says in ((value <= 0, negative), (value < 1e5, small), (value > 1e13, large)):
-        if failed:
-            raise CheckFailed(f"{what}: {says}", slip=says)
+    refuse(what, (value <= 0, negative), (value < 1e5, small), (value > 1e13, large))
     return value
 
 

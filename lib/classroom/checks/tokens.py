@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from classroom.checks import tokens_slips as known
-from classroom.checks.expect import CheckFailed, call, given, number, passed, same
+from classroom.checks.expect import CheckFailed, call, given, number, passed, refuse, same
 from classroom.checks.expect import hidden_test as hidden_test
 from classroom.checks.progress import graded
 from classroom.checks.tokens_answers import OTHER as OTHER
@@ -79,9 +79,7 @@ def predict(guess) -> None:
 def _plausible(guess) -> int | float:
     value = number(guess, "guess", such_as="20")
     few, many = CATALOGUE["predict"]
-    for failed, says in ((value < 1, few), (value > 4 * len(known.GREEK), many)):
-        if failed:
-            raise CheckFailed(f"guess: {says}", slip=says)
+    refuse("guess", (value < 1, few), (value > 4 * len(known.GREEK), many))
     return value
 
 

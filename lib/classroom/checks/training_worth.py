@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from classroom.checks.expect import CheckFailed, call, given, number, passed, same
+from classroom.checks.expect import CheckFailed, call, given, number, passed, refuse, same
 from classroom.checks.progress import graded
 from classroom.checks.training_answers import GOAL, steps_until
 
@@ -52,9 +52,7 @@ def predict(guess) -> None:
 def _plausible(guess) -> int | float:
     value = number(guess, "guess", such_as="4")
     few, many = WORTH["predict"]
-    for failed, says in ((value < 1, few), (value > 100, many)):
-        if failed:
-            raise CheckFailed(f"guess: {says}", slip=says)
+    refuse("guess", (value < 1, few), (value > 100, many))
     return value
 
 
@@ -74,14 +72,13 @@ def choice(choose, *sizes: int) -> None:
     for n in sizes or (200,):
         draws = [_drawn(choose, n) for _ in range(200)]
         counts = torch.bincount(torch.cat(draws), minlength=n)
-        for failed, says in (
+        refuse(
+            f"choose({n})",
             (any(abs(len(draw) - 0.15 * n) > 0.5 + 1e-9 for draw in draws), share),
             (any(len(draw.unique()) < len(draw) for draw in draws), twice),
             (all(torch.equal(draw.sort().values, draws[0].sort().values) for draw in draws), always),
             (bool((counts == 0).any()), never),  # by chance in one of 10^12 runs
-        ):
-            if failed:
-                raise CheckFailed(f"choose({n}): {says}", slip=says)
+        )
     passed("15 % of the positions")
 
 
@@ -111,9 +108,7 @@ def measured(steps) -> None:
     _whole(steps)
     counted, equal, exchanged = WORTH["measured"]
     every, some = steps["all"], steps["masked"]
-    for failed, says in ((some == every, equal), (some < every, exchanged), (some > 6 * every, counted)):
-        if failed:
-            raise CheckFailed(f"steps: {says}", slip=says)
+    refuse("steps", (some == every, equal), (some < every, exchanged), (some > 6 * every, counted))
     if abs(every - STEPS) > 1 or not 1.15 < some / every < 3:
         raise CheckFailed("steps: no run with this goal gives these numbers. Is the goal the one of the text?")
     passed("steps of both runs")
