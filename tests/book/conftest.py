@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from filelock import FileLock
 
-from classroom.chromium import MISSING, find_chromium, launch
+from classroom.chromium import MISSING, find_chromium, install_chromium, launch
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = ["_config.yml", "_toc.yml", "index.md", "chapters"]
@@ -78,19 +78,6 @@ def build_damaged(tmp_path):
         return run_builder(source, tmp_path / "output")
 
     return build
-
-
-def install_chromium() -> None:
-    """On Debian and its relatives root may install the browser: try it once."""
-    release = Path("/etc/os-release")
-    if not release.exists() or "debian" not in release.read_text() or not shutil.which("apt-get"):
-        return
-    if os.geteuid() == 0:
-        environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-        command = ["apt-get", "install", "-y", "--no-install-recommends", "chromium"]
-        if subprocess.run(command, env=environment, capture_output=True).returncode:
-            subprocess.run(["apt-get", "update"], env=environment, capture_output=True)
-            subprocess.run(command, env=environment, capture_output=True)
 
 
 @pytest.fixture(scope="session")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import runpy
 import subprocess
 import sys
 import zipfile
@@ -11,9 +10,7 @@ from pathlib import Path
 import pytest
 
 from classroom import archive
-
-# pytest imports each file of tests by itself, so that one cannot import another
-visit = runpy.run_path(str(Path(__file__).with_name("test_browser.py")))["visit"]
+from classroom.chromium import visit
 
 
 @pytest.fixture(scope="module")

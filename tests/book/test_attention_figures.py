@@ -5,21 +5,18 @@ from __future__ import annotations
 import json
 import math
 import re
-import runpy
 from pathlib import Path
 
 import pytest
 import torch
 
 from classroom import copying, elements
+from classroom.chromium import RULES, visit
 from plainformer import masks
 from plainformer.attention import attention, attention_weights
 
 pytestmark = pytest.mark.browser
 
-# pytest imports each file of tests by itself, so that one cannot import another
-_page_tests = runpy.run_path(str(Path(__file__).with_name("test_browser.py")))
-visit, RULES = _page_tests["visit"], _page_tests["RULES"]
 
 DATA = Path(__file__).resolve().parents[2] / "chapters" / "data"
 X = torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]], dtype=torch.float64)

@@ -4,24 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.browser
+from classroom.chromium import RULES, UNFOLD, VIEWS, visit
 
-LOCAL = re.compile(r"^(file|data|blob|about|chrome-error):")
-# WCAG 2.2 A and AA, what axe calls best practice, and WCAG 2.5.3, which axe counts among its experiments.
-# What passes is not reported: that halves the time.
-RULES = {
-    "runOnly": {"type": "tag", "values": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]},
-    "rules": {"label-content-name-mismatch": {"enabled": True}},
-    "resultTypes": ["violations"],
-    "preload": False,  # or axe itself asks for the style sheets, which a browser refuses it on file://
-}
-VIEWS = {"light": (1280, "light"), "dark": (1280, "dark"), "phone": (390, "light")}
+pytestmark = pytest.mark.browser
 
 # Raw TeX in what a reader sees: code, and what is rendered already, does not count.
 RAW_TEX = r"""() => {
@@ -50,49 +40,6 @@ TOO_WIDE = """() => {
       .filter(e => e.getBoundingClientRect().right > width + 1).slice(0, 5)
       .map(e => e.tagName + '.' + e.className)};
 }"""
-# What a reader sees after some minutes: folded boxes open, pictures loaded, no transition half-way.
-UNFOLD = """async () => {
-  document.querySelectorAll('details').forEach(d => { d.open = true; });
-  document.querySelectorAll('img').forEach(i => { i.loading = 'eager'; });
-  await Promise.all([...document.images].map(i => i.decode().catch(() => null)));
-  await new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)));
-  document.getAnimations().forEach(a => { try { a.finish(); } catch { a.cancel(); } });
-}"""
-
-
-@dataclass
-class Visit:
-    """One open page and everything it complained about or asked for."""
-
-    page: object
-    requests: list[str] = field(default_factory=list)
-    errors: list[str] = field(default_factory=list)
-
-
-@contextmanager
-def visit(browser, path: Path, view: str = "light"):
-    """Open `path` from file:// with the network off; yield once every formula is set."""
-    width, scheme = VIEWS[view]
-    context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
-    context.set_offline(True)
-    result = Visit(context.new_page())
-
-    def refuse(route):
-        result.requests.append(route.request.url)
-        route.abort()
-
-    context.route(re.compile(r"^(?!(file|data|blob):)"), refuse)
-    context.on("request", lambda request: LOCAL.match(request.url) or result.requests.append(request.url))
-    result.page.on("requestfailed", lambda request: result.errors.append(f"failed: {request.url}"))
-    result.page.on("pageerror", lambda error: result.errors.append(str(error)))
-    result.page.on("console", lambda m: m.type in ("error", "warning") and result.errors.append(m.text))
-    try:
-        result.page.goto(path.resolve().as_uri(), wait_until="load")
-        result.page.evaluate("() => window.MathJax?.startup?.promise?.then(() => true)")
-        result.page.wait_for_function("() => !document.querySelector('pf-quiz:defined:not(:has(form))')")
-        yield result
-    finally:
-        context.close()
 
 
 @pytest.fixture(scope="module")

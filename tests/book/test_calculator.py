@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import json
-import runpy
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from classroom import elements
+from classroom.chromium import visit
 from classroom.elements import calculator as make_calculator
 from plainformer import cache, flops, parameters, roofline
 from plainformer.config import preset, presets
-
-# pytest imports each file of tests by itself, so that one cannot import another
-_page_tests = runpy.run_path(str(Path(__file__).with_name("test_browser.py")))
-visit, RULES = _page_tests["visit"], _page_tests["RULES"]
 
 BENCH = json.loads((Path(__file__).parents[2] / "chapters/data/bench.json").read_text(encoding="utf-8"))
 H100 = {"bandwidth": 3.35e12, "peak": 989.4e12}

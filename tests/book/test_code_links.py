@@ -5,18 +5,14 @@ from __future__ import annotations
 import importlib
 import json
 import re
-import runpy
 from html import unescape
 from pathlib import Path
 
 import pytest
 
+from classroom.chromium import VIEWS, visit
 from classroom.code_links import Uses, with_links
 from classroom.ledger import STEMS
-
-# pytest imports each file of tests by itself, so that one cannot import another
-_page_tests = runpy.run_path(str(Path(__file__).with_name("test_browser.py")))
-visit, VIEWS = _page_tests["visit"], _page_tests["VIEWS"]
 
 CHAPTERS = Path(__file__).resolve().parents[2] / "chapters"
 LINK = re.compile(r'<a class="pf-code-link" href="([^"]+)" title="([^"]+)">([^<]+)</a>')

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import re
-import runpy
-from pathlib import Path
 
 import pytest
 
+from classroom.chromium import visit
 from classroom.finding import spoken
 
 pytestmark = pytest.mark.browser
 
-# pytest imports each file of tests by itself, so that one cannot import another
-_page_tests = runpy.run_path(str(Path(__file__).with_name("test_browser.py")))
-visit = _page_tests["visit"]
 
 APPENDIX = "chapters/appendix"
 # what is typed → kind of the first result, and where it leads

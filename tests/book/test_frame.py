@@ -11,9 +11,8 @@ import pytest
 import yaml
 
 from classroom import site
+from classroom.chromium import visit
 
-# pytest imports each file of tests by itself, so that one cannot import another
-visit = runpy.run_path(str(Path(__file__).with_name("test_browser.py")))["visit"]
 SERVICES = re.compile(r"mybinder|colab\.research|github\.com/someone")
 
 

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import json
 import re
-import runpy
 from pathlib import Path
 
 import pytest
 
+from classroom.chromium import RULES, visit
 from classroom.elements.progress import quiz_name, quizzes
 from classroom.ledger import STEMS
 
 pytestmark = pytest.mark.browser
 
-# pytest imports each file of tests by itself, so that one cannot import another
-_page_tests = runpy.run_path(str(Path(__file__).with_name("test_browser.py")))
-visit, RULES = _page_tests["visit"], _page_tests["RULES"]
 
 CHAPTERS = Path(__file__).resolve().parents[2] / "chapters"
 NAMES = {stem: quizzes(CHAPTERS / f"{stem}.ipynb") for stem in STEMS}

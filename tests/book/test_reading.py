@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import json
 import re
-import runpy
 from html import unescape
 from pathlib import Path
 
 import pytest
 
+from classroom.chromium import VIEWS, visit
 from classroom.glossary_links import EVERYDAY, pattern
 from classroom.ledger import STEMS
 from classroom.reading import NEEDS, markdown, minutes, needs
-
-# pytest imports each file of tests by itself, so that one cannot import another
-_page_tests = runpy.run_path(str(Path(__file__).with_name("test_browser.py")))
-visit, VIEWS = _page_tests["visit"], _page_tests["VIEWS"]
 
 CHAPTERS = Path(__file__).resolve().parents[2] / "chapters"
 TERM = re.compile(r'<a class="pf-term reference internal" href="([^"]+)"(?: title="([^"]*)")?>([^<]*)</a>')

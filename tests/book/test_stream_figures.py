@@ -7,15 +7,14 @@ import importlib.metadata
 import json
 import os
 import re
-import runpy
 from contextlib import contextmanager
 from dataclasses import replace
 from html.parser import HTMLParser
-from pathlib import Path
 
 import pytest
 import torch
 
+from classroom.chromium import visit
 from plainformer.cache import bytes_per_sequence, bytes_per_token
 from plainformer.config import preset
 from plainformer.positions import rotary_angles, rotate
@@ -23,8 +22,6 @@ from plainformer.roofline import bytes_per_step
 
 pytestmark = pytest.mark.browser
 
-# pytest imports each file of tests by itself, so that one cannot import another
-visit = runpy.run_path(str(Path(__file__).with_name("test_browser.py")))["visit"]
 FIGURES = {"tape": "11_cache", "dial": "05_positions", "stream": "08_model"}
 
 

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import runpy
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import pytest
 
+from classroom.chromium import UNFOLD, visit
+
 pytestmark = pytest.mark.browser
 
-# pytest imports each file of tests by itself, so that one cannot import another
-_page_tests = runpy.run_path(str(Path(__file__).with_name("test_browser.py")))
-visit, UNFOLD = _page_tests["visit"], _page_tests["UNFOLD"]
 FIRST, LATER, SCRIPT = 3_500_000, 400_000, 40_000  # bytes as they lie there, not compressed
 
 # scripts of the theme and of the extensions; every other one is ours

@@ -1,7 +1,6 @@
 """A teacher's path: nbgrader's own commands in a copy of the course, and the feedback page that a student opens."""
 
 import csv
-import importlib.util
 import os
 import re
 import shutil
@@ -16,7 +15,7 @@ import pytest
 from nbgrader.utils import is_grade
 from nbgrader.validator import Validator
 
-from classroom.chromium import MISSING, find_chromium, launch
+from classroom.chromium import MISSING, find_chromium, install_chromium, launch
 from classroom.grading import course
 from classroom.grading.course import ROOT
 from classroom.grading.feedback import SCRIPT, named_links
@@ -120,12 +119,8 @@ FORMULAS = """() => ({
 
 @pytest.fixture(scope="module")
 def chromium():
-    """The program that the book's tests use; tests/book/conftest.py knows how to install it."""
+    """The program that the book's tests use."""
     from playwright.sync_api import sync_playwright
-
-    spec = importlib.util.spec_from_file_location("conftest_of_the_book", ROOT / "tests" / "book" / "conftest.py")
-    of_the_book = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(of_the_book)
 
     def find() -> str | None:
         with sync_playwright() as playwright:
@@ -133,7 +128,7 @@ def chromium():
 
     path = in_a_thread(find)
     if path is None:
-        of_the_book.install_chromium()
+        install_chromium()
         path = in_a_thread(find)
     if path is None:
         (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(MISSING)

@@ -81,7 +81,7 @@ def rows(assignment: str, released: Path, marks: dict[str, dict[str, float]]) ->
     tests = [cell.metadata.nbgrader for cell in nbformat.read(released, as_version=4).cells if is_grade(cell)]
     full = by_problem({test.grade_id: test.points for test in tests})
     return [
-        Row(one.student, by_problem(marks[one.student]) if one.student in marks else None, full | one.marks)
+        Row(one.student, by_problem(marks[one.student]) if one.student in marks else None, one.expected(full))
         for one in submissions(assignment)
     ]
 

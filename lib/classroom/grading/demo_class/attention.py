@@ -217,15 +217,14 @@ verdict = "A"
     {"p1": 0, "p3": 0, "p4": 1, "p5": 1, "p6": 2, "p7": 0},  # its test is built on attend
 )
 
-NOTHING = dict.fromkeys(("p1", "p2", "p3", "p4", "p5", "p6", "p7"), 0)
 
 SUBMISSIONS = [
     Submission("demo-perfect"),
     LOOPS,
     TERSE,
-    Submission("demo-untouched", marks=NOTHING, from_reference=False),
+    Submission("demo-untouched", marks=None, from_reference=False),
     FROM_THE_FRONT,
     BARE,
     # an indentation that fits nowhere, in every answer cell
-    Submission("demo-does-not-run", marks=NOTHING, wrap="if True:\nguess = 1\n{}"),
+    Submission("demo-does-not-run", marks=None, wrap="if True:\nguess = 1\n{}"),
 ]

@@ -243,13 +243,12 @@ reason = "A"
     {"p2": 0, "p4": 1, "p5": 3, "p7": 0},
 )
 
-NOTHING = dict.fromkeys(("p1", "p2", "p3", "p4", "p5", "p6", "p7"), 0)
 
 SUBMISSIONS = [
     Submission("demo-perfect"),
     LOOPS,
     TERSE,
-    Submission("demo-untouched", marks=NOTHING, from_reference=False),
+    Submission("demo-untouched", marks=None, from_reference=False),
     ONE_CHUNK,
     IN_PLACE,
     # writes the visible numbers into the functions
@@ -264,5 +263,5 @@ def largest_batch(memory, weight_bytes, bytes_per_token, n_positions, window):
         {"p4": 0},
     ),
     # a merge that nobody resolved: not one answer cell is Python
-    Submission("demo-does-not-run", marks=NOTHING, wrap="<<<<<<< HEAD\n{}\n=======\n>>>>>>> mine"),
+    Submission("demo-does-not-run", marks=None, wrap="<<<<<<< HEAD\n{}\n=======\n>>>>>>> mine"),
 ]

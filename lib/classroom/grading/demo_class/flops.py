@@ -219,13 +219,12 @@ repaired = suspect
     {"p3": 0, "p4": 1, "p5": 0, "p7": 0},
 )
 
-NOTHING = dict.fromkeys(("p1", "p2", "p3", "p4", "p5", "p6", "p7", "p8"), 0)
 
 SUBMISSIONS = [
     Submission("demo-perfect"),
     LOOPS,
     TERSE,
-    Submission("demo-untouched", marks=NOTHING, from_reference=False),
+    Submission("demo-untouched", marks=None, from_reference=False),
     HALF,
     UNLABELLED,
     # writes the visible numbers into the function
@@ -252,5 +251,5 @@ def draw(d_model):
         {"p4": 0, "p5": 1},
     ),
     # a merge that nobody resolved: not one answer cell is Python
-    Submission("demo-does-not-run", marks=NOTHING, wrap="<<<<<<< HEAD\n{}\n=======\n>>>>>>> mine"),
+    Submission("demo-does-not-run", marks=None, wrap="<<<<<<< HEAD\n{}\n=======\n>>>>>>> mine"),
 ]

@@ -241,15 +241,14 @@ repaired = suspect
     {"p1": 0, "p4": 0, "p5": 0, "p6": 1, "p7": 0},
 )
 
-NOTHING = dict.fromkeys(("p1", "p2", "p3", "p4", "p5", "p6", "p7", "p8"), 0)
 
 SUBMISSIONS = [
     Submission("demo-perfect"),
     LOOPS,
     TERSE,
-    Submission("demo-untouched", marks=NOTHING, from_reference=False),
+    Submission("demo-untouched", marks=None, from_reference=False),
     VIEWS,
     IN_TURN,
     # an indentation that fits nowhere, in every answer cell
-    Submission("demo-does-not-run", marks=NOTHING, wrap="if True:\nguess = 1\n{}"),
+    Submission("demo-does-not-run", marks=None, wrap="if True:\nguess = 1\n{}"),
 ]

@@ -228,15 +228,14 @@ verdict = "A"
     {"p1": 0, "p4": 0, "p5": 2, "p6": 0, "p7": 2},
 )
 
-NOTHING = dict.fromkeys(("p1", "p2", "p3", "p4", "p5", "p6", "p7"), 0)
 
 SUBMISSIONS = [
     Submission("demo-perfect"),
     LOOPS,
     TERSE,
-    Submission("demo-untouched", marks=NOTHING, from_reference=False),
+    Submission("demo-untouched", marks=None, from_reference=False),
     OFF_BY_ONE,
     ALMOST,
     # a quotation mark too many, in every answer cell
-    Submission("demo-does-not-run", marks=NOTHING, wrap='{}\n"""'),
+    Submission("demo-does-not-run", marks=None, wrap='{}\n"""'),
 ]

@@ -237,15 +237,14 @@ verdict = "D"
     {"p1": 0, "p2": 2, "p3": 2, "p4": 2, "p5": 0, "p7": 0},
 )
 
-NOTHING = dict.fromkeys(("p1", "p2", "p3", "p4", "p5", "p6", "p7"), 0)
 
 SUBMISSIONS = [
     Submission("demo-perfect"),
     LOOPS,
     TERSE,
-    Submission("demo-untouched", marks=NOTHING, from_reference=False),
+    Submission("demo-untouched", marks=None, from_reference=False),
     EXCHANGED,
     SHARES,
     # a bracket that nobody closed, in every answer cell
-    Submission("demo-does-not-run", marks=NOTHING, wrap="{}\nprint(("),
+    Submission("demo-does-not-run", marks=None, wrap="{}\nprint(("),
 ]

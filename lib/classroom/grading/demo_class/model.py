@@ -240,15 +240,14 @@ def loss_in_chunks(states, targets, unembed, n_chunk):
     {"p1": 0, "p2": 1, "p4": 1, "p5": 1, "p6": 0, "p7": 2},
 )
 
-NOTHING = dict.fromkeys(("p1", "p2", "p3", "p4", "p5", "p6", "p7"), 0)
 
 SUBMISSIONS = [
     Submission("demo-perfect"),
     LOOPS,
     TERSE,
-    Submission("demo-untouched", marks=NOTHING, from_reference=False),
+    Submission("demo-untouched", marks=None, from_reference=False),
     POST_NORM,
     SHAPES_ALONE,
     # a line of a terminal, pasted into every answer cell
-    Submission("demo-does-not-run", marks=NOTHING, wrap="$ python answer.py\n{}"),
+    Submission("demo-does-not-run", marks=None, wrap="$ python answer.py\n{}"),
 ]

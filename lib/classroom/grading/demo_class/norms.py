@@ -275,7 +275,6 @@ losses = {"wide": 1.64, "deep": 2.02}
     {"p7": 0, "p8": 1},
 )
 
-NOTHING = dict.fromkeys(("p1", "p2", "p3", "p4", "p5", "p6", "p7", "p8"), 0)
 
 SLIPS_IN = "demo-terse"  # the reference trains for seconds
 
@@ -283,14 +282,14 @@ SUBMISSIONS = [
     Submission("demo-perfect"),
     LOOPS,
     TERSE,
-    Submission("demo-untouched", marks=NOTHING, from_reference=False),
+    Submission("demo-untouched", marks=None, from_reference=False),
     COPIED,
     ELSEWHERE,
     HASTY,
     # a merge that nobody resolved: not one answer cell is Python
     Submission(
         "demo-does-not-run",
-        marks=NOTHING,
+        marks=None,
         wrap="<<<<<<< HEAD\n{}\n=======\n>>>>>>> mine",
     ),
 ]

@@ -234,20 +234,19 @@ def count_parameters(
     {"p4": 0, "p5": 0, "p6": 0, "p7": 3},
 )
 
-NOTHING = dict.fromkeys(("p1", "p2", "p3", "p4", "p5", "p6", "p7"), 0)
 
 SUBMISSIONS = [
     Submission("demo-perfect"),
     LOOPS,
     TERSE,
-    Submission("demo-untouched", marks=NOTHING, from_reference=False),
+    Submission("demo-untouched", marks=None, from_reference=False),
     NO_GROUPING,
     TRUSTING,
     FORGETFUL,
     # a merge that nobody resolved: not one answer cell is Python
     Submission(
         "demo-does-not-run",
-        marks=NOTHING,
+        marks=None,
         wrap="<<<<<<< HEAD\n{}\n=======\n>>>>>>> mine",
     ),
 ]

@@ -272,20 +272,19 @@ def base_for(d_head, n_context):
     {"p1": 0, "p3": 0, "p5": 0, "p8": 1},
 )
 
-NOTHING = dict.fromkeys(("p1", "p2", "p3", "p4", "p5", "p6", "p7", "p8"), 0)
 
 SUBMISSIONS = [
     Submission("demo-perfect"),
     LOOPS,
     TERSE,
-    Submission("demo-untouched", marks=NOTHING, from_reference=False),
+    Submission("demo-untouched", marks=None, from_reference=False),
     ONE_PAIRING,
     GULLIBLE,
     TYPED,
     # a merge that nobody resolved: not one answer cell is Python
     Submission(
         "demo-does-not-run",
-        marks=NOTHING,
+        marks=None,
         wrap="<<<<<<< HEAD\n{}\n=======\n>>>>>>> mine",
     ),
 ]

@@ -286,13 +286,12 @@ noticed = dict.fromkeys("ABCDEFG", False)
     {"p2": 2, "p7": 1, "p8": 0},
 )
 
-NOTHING = dict.fromkeys(("p1", "p2", "p3", "p4", "p5", "p6", "p7", "p8"), 0)
 
 SUBMISSIONS = [
     Submission("demo-perfect"),
     LOOPS,
     TERSE,
-    Submission("demo-untouched", marks=NOTHING, from_reference=False),
+    Submission("demo-untouched", marks=None, from_reference=False),
     SMALL,
     ONE_FAULT,
     # writes the visible answers into the functions
@@ -313,5 +312,5 @@ def find_transposed(config, weights, ids, streams):
         {"p7": 1},
     ),
     # a merge that nobody resolved: not one answer cell is Python
-    Submission("demo-does-not-run", marks=NOTHING, wrap="<<<<<<< HEAD\n{}\n=======\n>>>>>>> mine"),
+    Submission("demo-does-not-run", marks=None, wrap="<<<<<<< HEAD\n{}\n=======\n>>>>>>> mine"),
 ]

@@ -274,13 +274,12 @@ best = {"small": 556, "large": 556}
     {"p3": 1, "p4": 1, "p5": 3, "p6": 0, "p7": 0},
 )
 
-NOTHING = dict.fromkeys(("p1", "p2", "p3", "p4", "p5", "p6", "p7"), 0)
 
 SUBMISSIONS = [
     Submission("demo-perfect"),
     LOOPS,
     TERSE,
-    Submission("demo-untouched", marks=NOTHING, from_reference=False),
+    Submission("demo-untouched", marks=None, from_reference=False),
     CHARACTERS,
     LONGEST,
     # writes the visible answers into the functions
@@ -295,5 +294,5 @@ def train(pieces, n_merges):
         {"p4": 0, "p7": 1},
     ),
     # a merge that nobody resolved: not one answer cell is Python
-    Submission("demo-does-not-run", marks=NOTHING, wrap="<<<<<<< HEAD\n{}\n=======\n>>>>>>> mine"),
+    Submission("demo-does-not-run", marks=None, wrap="<<<<<<< HEAD\n{}\n=======\n>>>>>>> mine"),
 ]

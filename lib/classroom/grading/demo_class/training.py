@@ -284,13 +284,12 @@ reason = "B"
     {"p5": 0, "p7": 0, "p8": 0},
 )
 
-NOTHING = dict.fromkeys(("p1", "p2", "p3", "p4", "p5", "p6", "p7", "p8"), 0)
 
 SUBMISSIONS = [
     Submission("demo-perfect"),
     LOOPS,
     TERSE,
-    Submission("demo-untouched", marks=NOTHING, from_reference=False),
+    Submission("demo-untouched", marks=None, from_reference=False),
     MEANS,
     NO_HATS,
     # writes what the visible checks expect into the functions
@@ -311,5 +310,5 @@ def clip(gradients, limit):
         {"p4": 0},
     ),
     # a merge that nobody resolved: not one answer cell is Python
-    Submission("demo-does-not-run", marks=NOTHING, wrap="<<<<<<< HEAD\n{}\n=======\n>>>>>>> mine"),
+    Submission("demo-does-not-run", marks=None, wrap="<<<<<<< HEAD\n{}\n=======\n>>>>>>> mine"),
 ]
