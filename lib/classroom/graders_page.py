@@ -7,12 +7,12 @@ what right, untouched and wrong answers got from the autograder, and below it ev
 from __future__ import annotations
 
 import json
-import re
-from html import escape
 from pathlib import Path
 
 import docutils.nodes as nodes
 from docutils.parsers.rst import Directive
+
+from classroom.show import inline
 
 COLUMNS = {
     "checks": "checks",
@@ -78,17 +78,13 @@ def _row(head: str, shown: dict[str, object]) -> str:
 def _fold(name: str, slips: dict[str, list[str]]) -> str:
     n_slips = sum(map(len, slips.values()))
     lists = "".join(
-        f"<dt><code>{check}</code></dt><dd><ul>{''.join(f'<li>{_with_names(says)}</li>' for says in known)}</ul></dd>"
+        f"<dt><code>{check}</code></dt><dd><ul>{''.join(f'<li>{inline(says)}</li>' for says in known)}</ul></dd>"
         for check, known in slips.items()
     )
     return (
         f'<details class="pf-ledger mathjax_ignore" id="graders-{name}">'
         f"<summary>{name}: {n_slips} wrong answers by check</summary><dl>{lists}</dl></details>"
     )
-
-
-def _with_names(says: str) -> str:
-    return re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(says))
 
 
 def setup(app) -> dict:

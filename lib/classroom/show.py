@@ -87,19 +87,20 @@ def quiz(question: str, *options: tuple[str, str], right: int) -> Html:
         "question": question,
         "options": [{"text": text, "why": why, "right": n == right} for n, (text, why) in enumerate(options)],
     }
-    answers = "".join(f"<li>{_inline(text)}</li>" for text, _ in options)
+    answers = "".join(f"<li>{inline(text)}</li>" for text, _ in options)
     reasons = "".join(
-        f"<li>{'Right' if n == right else 'No'}: {_inline(why)}</li>" for n, (_, why) in enumerate(options)
+        f"<li>{'Right' if n == right else 'No'}: {inline(why)}</li>" for n, (_, why) in enumerate(options)
     )
     # "</" would end the script element early
     payload = json.dumps(data, ensure_ascii=False).replace("</", "<\\/")
     return Html(
         f'<pf-quiz><script type="application/json">{payload}</script>'
-        f"<p>{_inline(question)}</p><ol>{answers}</ol>"
+        f"<p>{inline(question)}</p><ol>{answers}</ol>"
         f"<details><summary>Answers</summary><ol>{reasons}</ol></details></pf-quiz>",
         question + "".join(f"\n  {n + 1}. {text}" for n, (text, _) in enumerate(options)),
     )
 
 
-def _inline(text: str) -> str:
+def inline(text: str) -> str:
+    """Text as HTML, with `code` in backquotes set as code."""
     return re.sub(r"`([^`]+)`", r"<code>\1</code>", html.escape(text, quote=False))

