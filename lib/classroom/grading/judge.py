@@ -1,0 +1,142 @@
+"""The judge: runs the locked cells of the instructor's notebook in a process that no student's code can reach.
+
+A test cell finds in the student's process the names that answers give; each value comes over as plain data, and a
+function as something that calls it there. At the end every check is tried on an answer that it may not let pass.
+"""
+
+from __future__ import annotations
+
+import builtins
+import importlib
+import os
+import resource
+import socket
+from types import ModuleType
+from typing import Any
+
+from classroom.grading.bridge import Gone, Peer
+from classroom.grading.shell import Shell
+from classroom.grading.steps import Step, checked, receive, send
+from classroom.grading.student import JUDGED, keep_only
+from classroom.grading.task import Limits
+
+
+class Canary:
+    """An answer that no check may let pass."""
+
+    def __eq__(self, other: object) -> bool:
+        raise AssertionError("a canary equals nothing")
+
+    __hash__ = None
+
+    def __bool__(self) -> bool:
+        raise AssertionError("a canary is neither true nor false")
+
+
+class Judge:
+    """One submission under judgement. `request`: steps, names that may be shown, limits, and what ran before."""
+
+    def __init__(self, request: dict, control: socket.socket, connection: socket.socket):
+        self.steps = [Step(**step) for step in request["steps"]]
+        self.shown = {tuple(pair) for pair in request["shown"]}
+        self.skip, self.done = set(request["skip"]), set(request["done"])
+        limits = Limits(**request["limits"])
+        self.largest = limits.output_bytes
+        self.control = control
+        self.shell = Shell.start(limits.output_bytes)
+        serve = {"window": self.window, "attribute": self.attribute}
+        self.peer = Peer(connection, serve, largest=limits.message_bytes, sends_models=True)
+
+    def run(self) -> None:
+        """Go through the cells, and tell of each when it begins and what it showed.
+
+        Those in `skip` are left out: they ended a process before. Test cells in `done` have their result.
+        """
+        for number, step in enumerate(self.steps):
+            if number in self.skip or (step.kind == "graded" and number in self.done):
+                continue
+            self.tell("begin", number)
+            outputs = self.outputs(step)
+            self.tell("cell", number, outputs, self.shell.slip if step.kind == "graded" else None)
+        self.tell("begin", len(self.steps))
+        passing = [step.name for step in self.steps if step.kind == "graded" and self.passes_a_canary(step)]
+        usage = resource.getrusage(resource.RUSAGE_SELF)
+        self.tell("end", passing, usage.ru_utime + usage.ru_stime)
+
+    def outputs(self, step: Step) -> list[dict]:
+        """What a cell shows. Of a cell that runs on both sides, the student's side shows it."""
+        if step.kind == "graded":
+            return self.locked_cell(step)
+        outputs = checked(self.peer.ask("run", step.source), self.largest)
+        if step.in_judge:
+            self.locked_cell(step)
+        return outputs
+
+    def locked_cell(self, step: Step) -> list[dict]:
+        """Run a cell of the instructor's here, with the student's names where it uses them."""
+        wanted = self.wanted(step)
+        found = self.peer.ask("names", wanted) if wanted else {}
+        if type(found) is not dict or not set(found) <= set(wanted):
+            raise Gone("names that nobody asked for")
+        # what the checks print to the error stream is no fault of an answer; nbgrader would take it for one
+        return [output for output in self.with_names(step, found) if output.get("name") != "stderr"]
+
+    def wanted(self, step: Step) -> list[str]:
+        """The names that the student's process gives: those of answers, and those that are nowhere here."""
+        here = self.shell.user_ns.keys() | vars(builtins).keys()
+        return [name for name in step.loads if name in step.answers or name not in here]
+
+    def with_names(self, step: Step, values: dict[str, Any]) -> list[dict]:
+        """Run a cell with these names; afterwards they are as they were."""
+        here = self.shell.user_ns
+        before = {name: here[name] for name in values if name in here}
+        here.update(values)
+        try:
+            return self.shell.cell(step.source)
+        finally:
+            for name, value in values.items():
+                if here.get(name) is value:
+                    del here[name]
+                    here.update({name: before[name]} if name in before else {})
+
+    def passes_a_canary(self, step: Step) -> bool:
+        """Whether a check gives points for an answer that is none."""
+        wanted = self.wanted(step)
+        outputs = self.with_names(step, {name: Canary() for name in wanted}) if wanted else [{"output_type": "error"}]
+        return not any(output["output_type"] == "error" for output in outputs)
+
+    def window(self, module: str, name: str) -> Any:
+        """For the student's process: a name of a module of checks that the notebook itself uses."""
+        if (module, name) not in self.shown:
+            raise AttributeError(f"{module} shows no {name!r} here, since this exercise does not use it")
+        value = getattr(importlib.import_module(module), name)
+        if isinstance(value, ModuleType):
+            raise AttributeError(name)
+        return value
+
+    def attribute(self, number: int, name: str) -> Any:
+        """For the student's process: a public attribute of an object of the checks, as its own class defines it."""
+        owner = self.peer.kept[number]
+        mine = [kind for kind in type(owner).__mro__ if kind.__module__.startswith((JUDGED, "__main__"))]
+        own = vars(owner) if mine and hasattr(owner, "__dict__") else {}
+        if type(name) is not str or name.startswith("_") or not (name in own or any(name in vars(k) for k in mine)):
+            raise AttributeError(name)
+        return getattr(owner, name)
+
+    def tell(self, *message: Any) -> None:
+        send(self.control, list(message))
+
+
+def become(request: dict, files: list[int], told: int) -> None:
+    """Judge one submission: the request comes over the first file, the student's process is behind the second."""
+    os.close(told)
+    control, connection = (socket.socket(fileno=file) for file in files)
+    keep_only(control.fileno(), connection.fileno())
+    judge = Judge(receive(control), control, connection)
+    try:
+        judge.run()
+    except Gone as error:
+        judge.tell("gone", str(error))
+    except Exception as error:  # a fault of the judge: the cell is left to a person
+        judge.tell("failed", f"{type(error).__name__}: {error}"[:500])
+    os._exit(0)

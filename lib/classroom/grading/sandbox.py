@@ -1,0 +1,204 @@
+"""A box for one submission: bubblewrap builds it, and a warm process steps into it.
+
+Inside there is no network, no file of the course but its two packages without checks and grading, a read-only system,
+and a small scratch space. Every process of a box ends with it. bubblewrap starts a program that only waits; what runs
+the student's code is a fork of a process that has imported torch, which joins the box's namespaces (setns(2)), gives
+up every right, and bounds itself (setrlimit(2)). The sum over its processes is watched from outside (`Box.memory`).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import json
+import os
+import resource
+import shutil
+import site
+import subprocess
+import sys
+from pathlib import Path
+
+from classroom.grading.task import MB, Limits
+
+LIB = Path(__file__).resolve().parents[2]
+WORK = "/tmp/work"  # the student's folder in the box
+HIDDEN = ("classroom/checks", "classroom/grading")  # of the course's packages, what a student's process must not read
+THROWAWAY = 61_000  # the first of the user numbers that boxes get where the grader is root
+MISSING = (
+    "Nothing isolates the submissions from this machine. Install bubblewrap (Debian, Ubuntu: apt-get install "
+    "bubblewrap), or grade in the container of lib/classroom/grading/Containerfile."
+)
+_CLONE = {"user": 0x10000000, "mnt": 0x00020000, "uts": 0x04000000, "ipc": 0x08000000, "net": 0x40000000,
+          "cgroup": 0x02000000, "pid": 0x20000000}  # fmt: skip
+_PR_SET_PDEATHSIG, _PR_SET_NO_NEW_PRIVS, _PR_CAPBSET_DROP = 1, 38, 24
+
+
+class NoSandbox(RuntimeError):
+    """bubblewrap is missing, or does not work here; the message says what to do."""
+
+
+@functools.cache
+def why_not() -> str | None:
+    """None if boxes work on this machine; otherwise what is missing, and what to do."""
+    if sys.platform != "linux" or shutil.which("bwrap") is None:
+        return MISSING
+    try:
+        Box(Limits(), 0).close()
+    except (NoSandbox, OSError) as error:
+        return f"bubblewrap does not work here: {error}. {MISSING}"
+    return None
+
+
+def command(limits: Limits, *, judge: bool = False) -> list[str]:
+    """bubblewrap's command line, without the program. A judge's box has the whole of the two packages."""
+    argv = ["bwrap", "--unshare-ipc", "--unshare-net", "--unshare-uts", "--unshare-cgroup-try", "--unshare-pid"]
+    argv += ["--die-with-parent", "--new-session", "--hostname", "exercise", "--clearenv"]
+    if os.geteuid() != 0:
+        argv += ["--unshare-user"]
+    for place in ("/usr", "/etc/ld.so.cache", "/etc/localtime", "/etc/alternatives", "/etc/fonts"):
+        if os.path.exists(place):
+            argv += ["--ro-bind", place, place]
+    for place in ("/bin", "/lib", "/lib64", "/lib32"):
+        if os.path.islink(place):
+            argv += ["--symlink", os.readlink(place), place]
+        elif os.path.isdir(place):
+            argv += ["--ro-bind", place, place]
+    for place in sorted(_pythons()):
+        argv += [*_folders_above(Path(place)), "--ro-bind", place, place]
+    for package in ("plainformer", "classroom"):
+        argv += [*_folders_above(LIB / package), "--ro-bind", f"{LIB / package}", f"{LIB / package}"]
+    for place in HIDDEN * (not judge):
+        argv += ["--size", "4096", "--tmpfs", f"{LIB / place}", "--remount-ro", f"{LIB / place}"]
+    argv += ["--proc", "/proc", "--dev", "/dev"]
+    argv += ["--perms", "1777", "--size", f"{limits.disk_bytes // 4}", "--tmpfs", "/dev/shm"]
+    argv += ["--perms", "1777", "--size", f"{limits.disk_bytes}", "--tmpfs", "/tmp", "--perms", "0777", "--dir", WORK]
+    return [*argv, "--remount-ro", "/dev", "--remount-ro", "/", "--chdir", "/tmp"]
+
+
+class Box:
+    """One box, empty. `number` tells boxes apart that stand at the same time: each has a user of its own under root."""
+
+    def __init__(self, limits: Limits, number: int):
+        self.limits = limits
+        self.user = THROWAWAY + number if os.geteuid() == 0 else None
+        reading, writing = os.pipe()
+        try:
+            self.process = subprocess.Popen(
+                [*command(limits), "--info-fd", f"{writing}", "--", "/bin/cat"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                pass_fds=[writing],
+            )
+        finally:
+            os.close(writing)
+        with open(reading, encoding="utf-8") as info:
+            text = info.read()
+        self.process.stdin.write(b"?")  # cat answers when the box is ready
+        try:
+            self.process.stdin.flush()
+            ready = self.process.stdout.read(1) == b"?"
+        except OSError:
+            ready = False
+        if not ready:
+            said = self.process.stderr.read(1_000).decode(errors="replace").strip()
+            self.close()
+            raise NoSandbox(said or "it ended at once")
+        self.first = json.loads(text)["child-pid"]  # the box's process 1, as this side counts
+        self.pid_namespace = os.readlink(f"/proc/{self.first}/ns/pid")
+
+    def memory(self) -> int:
+        """Bytes that the processes of the box hold, each page that is theirs alone counted once."""
+        total = 0
+        for entry in os.scandir("/proc"):
+            if entry.name.isdigit():
+                try:
+                    if os.readlink(f"/proc/{entry.name}/ns/pid") == self.pid_namespace:
+                        fields = Path(f"/proc/{entry.name}/statm").read_text().split()
+                        total += int(fields[1]) - int(fields[2])  # resident, less what is shared with a file or a fork
+                except (OSError, ValueError, IndexError):  # it ended meanwhile
+                    continue
+        return total * os.sysconf("SC_PAGE_SIZE")
+
+    def close(self) -> None:
+        """End every process of the box."""
+        self.process.kill()  # --die-with-parent ends process 1, and the kernel the rest
+        self.process.wait()
+        for stream in (self.process.stdin, self.process.stdout, self.process.stderr):
+            stream.close()
+
+
+def enter(first: int, user: int | None, limits: Limits) -> int:
+    """Step into a box as a new process; returns its number to the process that stays outside, and 0 inside.
+
+    The calling process must have one thread, and nothing open that the student's code may not have.
+    """
+    libc = ctypes.CDLL(None, use_errno=True)
+    for name in (["user"] if user is None else []) + ["cgroup", "uts", "ipc", "net", "pid", "mnt"]:
+        with open(f"/proc/{first}/ns/{name}") as namespace:
+            if libc.setns(namespace.fileno(), _CLONE[name]) and name != "cgroup":
+                raise OSError(ctypes.get_errno(), f"setns to the box's {name} namespace failed")
+    os.chdir(WORK)
+    if process := os.fork():
+        return process
+    os.setsid()
+    os.umask(0o077)
+    for capability in range(64):
+        libc.prctl(_PR_CAPBSET_DROP, capability, 0, 0, 0)  # fails above the last one there is
+    if user is not None:
+        os.setgroups([])
+        os.setresgid(user, user, user)
+        os.setresuid(user, user, user)
+    _give_up_rights(libc)
+    bound(limits)
+    return 0
+
+
+def bound(limits: Limits) -> None:
+    """Bound this process and those it starts."""
+    seconds = int(limits.total_seconds) + 1
+    for what, most in (
+        (resource.RLIMIT_AS, limits.memory_bytes + 4096 * MB),  # addresses, not memory: torch reserves many
+        (resource.RLIMIT_DATA, limits.memory_bytes),
+        (resource.RLIMIT_NPROC, limits.n_processes),
+        (resource.RLIMIT_NOFILE, limits.n_files),
+        (resource.RLIMIT_FSIZE, limits.disk_bytes),
+        (resource.RLIMIT_CPU, seconds),
+        (resource.RLIMIT_CORE, 0),
+        (resource.RLIMIT_STACK, 8 * MB),
+    ):
+        hard = resource.getrlimit(what)[1]
+        most = most if hard == resource.RLIM_INFINITY else min(most, hard)
+        resource.setrlimit(what, (most, most))
+
+
+def die_with(parent: int) -> None:
+    """Have the kernel end this process when `parent`, which started it, ends."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, 9, 0, 0, 0)
+    if os.getppid() != parent:
+        os._exit(1)
+
+
+def _give_up_rights(libc: ctypes.CDLL) -> None:
+    """No capability now, and none by a later exec."""
+
+    class Header(ctypes.Structure):
+        _fields_ = [("version", ctypes.c_uint32), ("pid", ctypes.c_int)]
+
+    none = (ctypes.c_uint32 * 6)()
+    if libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) or libc.capset(ctypes.byref(Header(0x20080522, 0)), none):
+        raise OSError(ctypes.get_errno(), "the process could not give up its rights")
+
+
+def _folders_above(place: Path) -> list[str]:
+    """Options that make these folders, open to every user: the box has none of what else is in them."""
+    return [part for folder in reversed(place.parents[:-1]) for part in ("--perms", "0755", "--dir", str(folder))]
+
+
+def _pythons() -> set[str]:
+    """The folders that this Python needs, as far as they are outside /usr."""
+    places = {sys.prefix, sys.base_prefix, *site.getsitepackages(), os.path.dirname(os.path.realpath(sys.executable))}
+    places |= {os.path.realpath(place) for place in places}
+    found = {place for place in places if os.path.isdir(place) and not place.startswith("/usr/")}
+    return {place for place in found if not any(place.startswith(other + "/") for other in found)} - {"/usr", "/"}

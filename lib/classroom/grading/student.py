@@ -1,0 +1,109 @@
+"""A student's process: runs the cells of one submission in a box, and answers the judge.
+
+Whatever happens here happens to this process alone: the judge takes plain data from it and nothing else.
+"""
+
+from __future__ import annotations
+
+import importlib.abc
+import importlib.machinery
+import linecache
+import os
+import signal
+import socket
+import sys
+import traceback
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from classroom.grading import sandbox
+from classroom.grading.bridge import Gone, Peer, revived  # noqa: F401  (loaded before the fork)
+from classroom.grading.shell import Shell
+from classroom.grading.task import Limits
+
+JUDGED = "classroom.checks"  # this package is the judge's; here its modules are windows to it
+
+
+def become(request: dict, files: list[int], told: int) -> None:
+    """Step into the box that `request` names, and serve the judge at the other end of the socket; never returns."""
+    limits = Limits(**request["limits"])
+    if request["first"] is None:  # without isolation
+        os.chdir(request["folder"])
+        os.setsid()
+        sandbox.bound(limits)
+    elif process := sandbox.enter(request["first"], request["user"], limits):
+        os.write(told, str(process).encode())
+        os._exit(0)
+    os.close(told)
+    connection = socket.socket(fileno=files[0])
+    keep_only(connection.fileno())
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    for path, data in request.get("files", {}).items():
+        Path(path).write_bytes(bytes.fromhex(data))
+    shell = Shell.start(limits.output_bytes)
+    peer = Peer(
+        connection,
+        {"run": shell.cell, "names": lambda names: {n: shell.user_ns[n] for n in names if n in shell.user_ns}},
+        largest=limits.message_bytes,
+        takes_models=True,
+        locate=line_of_answer,
+    )
+    sys.meta_path.insert(0, Windows(peer))
+    while True:
+        try:
+            peer.answer_one()
+        except Gone:
+            os._exit(0)
+        except KeyboardInterrupt:
+            continue
+
+
+def keep_only(*numbers: int) -> None:
+    """Close every file but these; the standard ones lead nowhere."""
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for standard in range(3):
+        os.dup2(nothing, standard)
+    edges = [2, *sorted(numbers), os.sysconf("SC_OPEN_MAX")]
+    for below, above in zip(edges, edges[1:]):
+        os.closerange(below + 1, above)
+
+
+def line_of_answer(error: BaseException, function: Any) -> str:
+    """The last line of the function's own file that the error went through; empty if it never got there."""
+    file = getattr(getattr(function, "__code__", None), "co_filename", None)
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if frame.filename == file]
+    if not own:
+        return ""
+    return f"\nat line {own[-1].lineno}: {linecache.getline(own[-1].filename, own[-1].lineno).strip()}"
+
+
+class Window(ModuleType):
+    """A module of the judge, seen from here: its names are asked for one by one, and the judge may refuse."""
+
+    def __init__(self, name: str, peer: Peer):
+        super().__init__(name)
+        self.__dict__["_peer"] = peer
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return self.__dict__["_peer"].ask("window", self.__name__, name)
+
+
+class Windows(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Finds the judge's modules."""
+
+    def __init__(self, peer: Peer):
+        self.peer = peer
+
+    def find_spec(self, fullname: str, path=None, target=None) -> importlib.machinery.ModuleSpec | None:
+        if fullname == JUDGED or fullname.startswith(JUDGED + "."):
+            return importlib.machinery.ModuleSpec(fullname, self, is_package=fullname == JUDGED)
+        return None
+
+    def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType:
+        return ModuleType(spec.name) if spec.name == JUDGED else Window(spec.name, self.peer)
+
+    def exec_module(self, module: ModuleType) -> None: ...
