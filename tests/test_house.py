@@ -316,6 +316,15 @@ def test_continuous_integration_runs_the_readme_s_command():
     assert "make test" in read("README.md")
 
 
+def test_binder_installs_what_make_does():
+    script = ROOT / ".binder" / "postBuild"
+    steps = re.findall(r"^pip install --no-cache-dir (.+)$", script.read_text(encoding="utf-8"), re.MULTILINE)
+    assert len(steps) == 2 and not [step for step in steps if f"pip install --quiet {step}\n" not in read("Makefile")]
+    assert os.access(script, os.X_OK)
+    least = tomllib.loads(read("pyproject.toml"))["project"]["requires-python"].removeprefix(">=")
+    assert read(".binder/runtime.txt").strip() == f"python-{least}"
+
+
 @pytest.mark.parametrize("name", ["LICENSE", "LICENSE-text", "CONTRIBUTING.md", "nbgrader_config.py", "index.md"])
 def test_the_top_folder_has(name):
     assert PurePosixPath(name) in FILES and read(name).strip()

@@ -5,7 +5,8 @@ them. The pages are joined as they stand, not built a second time as Sphinx's si
 anchors that have the same name in each of them, and their headings one level.
 
 No script of the pages runs here but MathJax. Quizzes and interactive figures are what they are without scripts:
-questions with their answers, tables. Folded boxes are open.
+questions with their answers, tables. Folded boxes are open. The front page's section on the reader's progress, which
+a browser keeps and counts, is left out.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ STYLE = Path(__file__).with_name("paper.css")
 VOID = {"area", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr"}
 # attributes that name an element of the same page
 NAMES = {"id", "for", "name", "headers", "aria-labelledby", "aria-describedby", "aria-controls"}
+# a section of the front page that is nothing without its script
+LEFT_OUT = "your-progress"
 
 # Once everything is set, each formula becomes a picture whose text is its TeX: of a drawing in the page itself,
 # Chromium writes neither the place in the structure nor a text.
@@ -65,7 +68,7 @@ class Part(HTMLParser):
         self.pieces: list[str] = []
         self.title = ""
         self._depth = 0  # of <article>
-        self._dropped: str | None = None  # the element that is being left out
+        self._dropped: list[str] = []  # the element that is being left out, and those of its kind in it
         self._heading: str | None = None  # the heading that is being read
         self.feed(page.read_text(encoding="utf-8"))
 
@@ -77,9 +80,12 @@ class Part(HTMLParser):
         values = dict(attributes)
         if tag == "article":
             self._depth += 1
-        elif self._depth and self._dropped is None:
-            if tag == "script" or "headerlink" in (values.get("class") or ""):
-                self._dropped = tag
+        elif tag in self._dropped:
+            self._dropped.append(tag)
+        elif self._depth and not self._dropped:
+            is_link = "headerlink" in (values.get("class") or "")
+            if tag == "script" or is_link or (tag == "section" and values.get("id") == LEFT_OUT):
+                self._dropped = [tag]
                 return
             if re.fullmatch("h[1-6]", tag):
                 self._heading = tag
@@ -89,9 +95,9 @@ class Part(HTMLParser):
     def handle_endtag(self, tag):
         if tag == "article":
             self._depth -= 1
-        elif self._dropped == tag:
-            self._dropped = None
-        elif self._depth and self._dropped is None and tag not in VOID:
+        elif tag in self._dropped:
+            self._dropped.pop()
+        elif self._depth and not self._dropped and tag not in VOID:
             self._heading = None if tag == self._heading else self._heading
             self.pieces.append(f"</{self._sunk(tag)}>")
 
@@ -100,7 +106,7 @@ class Part(HTMLParser):
         self.handle_endtag(tag)
 
     def handle_data(self, data):
-        if self._depth and self._dropped is None:
+        if self._depth and not self._dropped:
             if self._heading:  # an outline has letters, and no pictures of formulas
                 data = re.sub(r"\\\((\w)\\\)", r"\1", data)
             self.pieces.append(data)

@@ -238,6 +238,17 @@ def test_boxes_are_open_and_quizzes_show_their_answers(texts, assembled):
     assert not [text for text in some if squash(text) not in whole]
 
 
+def test_the_progress_that_a_browser_keeps_is_left_out(book, assembled):
+    """No heading over nothing: the section goes, its neighbours stay, and every section that is opened is closed."""
+    name = f'id="{paper.LEFT_OUT}"'
+    assert name in (book.html / "index.html").read_text(encoding="utf-8")
+    front = re.search(r'<section class="pf-page" id="index">(.*?)<section class="pf-page"', assembled, re.DOTALL)[1]
+    headings = re.findall(r"<h2>(.*?)</h2>", front)
+    assert "Your progress" not in front and "<pf-progress" not in front and paper.LEFT_OUT not in assembled
+    assert headings == ["The way through", "How to read a page"]
+    assert assembled.count("<section") == assembled.count("</section>")
+
+
 def test_links_stay_inside_or_lead_to_the_web(assembled):
     ids = set(re.findall(r'\bid="([^"]+)"', assembled))
     links = re.findall(r'<a\b[^>]*\bhref="([^"]+)"', assembled)
