@@ -15,7 +15,7 @@ from torch import Tensor
 from classroom.checks import training_answers as known
 from classroom.checks.expect import CheckFailed, call, number, passed, same
 from classroom.checks.expect import hidden_test as hidden_test  # for the hidden tests of the notebook
-from classroom.checks.memory import Memory
+from classroom.memory import Memory
 from classroom.checks.progress import graded
 from classroom.checks.tensors import TOUCHED, agrees
 from classroom.checks.training_answers import case, gradients, moment, to_lose

@@ -8,10 +8,10 @@ import sys
 import tempfile
 from pathlib import Path
 
-from classroom.grading import course, term, trial
+from classroom.grading import course, robots, term, trial
 from classroom.grading.collect import PLATFORMS, collect
 from classroom.grading.course import ROOT, GradingFailed
-from classroom.grading.demo import grade, table
+from classroom.grading.progress import Progress
 from classroom.grading.release import release
 
 DEMO = ROOT / "grading" / "demo"
@@ -29,7 +29,7 @@ def main(arguments: list[str] | None = None) -> int:
     collecting.add_argument("--zip", type=Path, required=True, metavar="FILE", help="all submissions, as downloaded")
     collecting.add_argument("--from", dest="platform", choices=sorted(PLATFORMS), required=True, help="where from")
     collecting.add_argument("--force", action="store_true", help="replace what a student handed in before")
-    grading = commands.add_parser("demo", help="grade the demonstration class of an assignment")
+    grading = commands.add_parser("demo", help="grade a simulated class of an assignment")
     grading.add_argument("name", nargs="?", default="09_parameters", help="the assignment (default: %(default)s)")
     trying = commands.add_parser(
         "trial",
@@ -102,17 +102,16 @@ def _trial(assignments: list[str]) -> int:
 
 
 def _demo(assignment: str) -> int:
-    print(f"Grading the demonstration class of {assignment} ...", flush=True)
+    print(f"Grading a class of robots in {assignment} ...", flush=True)
     folder = DEMO
-    rows = grade(assignment, folder)
-    print(table(rows))
+    rows = robots.grade(assignment, folder, watch=Progress())
+    print(robots.table(rows))
     pages = sorted((folder / "feedback").glob(f"*/{assignment}/*.html"))
-    ok = sum(row.as_expected for row in rows)
+    ok = sum(not row.faults for row in rows)
     print(f"\n{ok} of {len(rows)} submissions have the expected marks.")
     print(f"Marks:    {_shown(folder / 'marks.csv')}")
     print(f"Feedback: {len(pages)} pages, such as {_shown(pages[0]) if pages else 'none'}")
-    print(f"Log:      {_shown(folder / 'nbgrader.log')}")
-    return 0 if ok == len(rows) == len(pages) else 1
+    return 0 if ok == len(rows) and pages else 1
 
 
 def _shown(path: Path) -> str:

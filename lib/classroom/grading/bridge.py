@@ -12,6 +12,7 @@ import contextlib
 import io
 import socket
 import struct
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -19,8 +20,10 @@ import numpy as np
 import torch
 
 from classroom.grading.plain import Handle, NotPlain, decode, encode
+from classroom.memory import Memory
 
 DEEPEST = 24  # calls within calls
+REMEMBERED = 64  # tensors of the other side
 LONGEST = 10_000  # characters of an exception's text, and of what a call prints
 _HEAD = struct.Struct("<Q")
 
@@ -62,11 +65,17 @@ class Peer:
         locate: Callable[[BaseException, Any], str] = lambda error, function: "",
     ):
         self.connection, self.largest = connection, largest
-        self.serve = {"call": self._serve_call, "attribute": self._serve_attribute, **serve}
+        self.serve = {"call": self._serve_call, "attribute": self._serve_attribute, "changed": self._serve_changed}
+        self.serve |= {"through": self._serve_through, "backward": self._serve_backward}
+        self.serve |= {"metered": self._serve_metered, **serve}
         self.sends_models, self.takes_models, self.locate = sends_models, takes_models, locate
         self.kept: dict[int, Any] = {}
         self.numbers: dict[int, int] = {}
-        self.depth = 0
+        self.standing: dict[int, Remote] = {}
+        self.lent: dict[int, tuple[weakref.ref, int]] = {}  # tensors given to objects of the other side, which may
+        self.borrowed: dict[int, torch.Tensor] = {}  # keep them: later changes by their owner show there too
+        self.graphs: dict[int, tuple[list, list]] = {}  # results that the other side may differentiate, and by what
+        self.depth = self.n_lent = self.n_graphs = 0
 
     # ---- asking ----
 
@@ -92,12 +101,52 @@ class Peer:
 
     def call(self, number: int, args: tuple, kwargs: dict) -> Any:
         """Call an object of the other side, and take over what it changed in its arguments."""
-        result, printed, changed = self.ask("call", number, list(args), kwargs)
+        self._show_changes()
+        tensors = {place: value for place, value in [*enumerate(args), *kwargs.items()] if _is_tensor(value)}
+        if torch.is_grad_enabled() and not Memory.in_use and any(value.requires_grad for value in tensors.values()):
+            return self._call_through(number, args, kwargs, tensors)
+        loans = {place: self._lend(value) for place, value in tensors.items()}
+        verb = "metered" if Memory.in_use else "call"
+        result, printed, changed, *counted = self.ask(verb, number, list(args), kwargs, loans)
+        for meter in Memory.in_use * bool(counted):
+            meter.add(*counted)
         if printed:
             print(printed, end="")
         for place, value in changed.items():
             _put(args[place] if type(place) is int else kwargs[place], value)
         return result
+
+    def _call_through(self, number: int, args: tuple, kwargs: dict, tensors: dict) -> Any:
+        """A call whose result can be differentiated by those of its arguments that ask for it."""
+        asking = {place: value for place, value in tensors.items() if value.requires_grad}
+        result, printed, token = self.ask("through", number, list(args), kwargs, list(asking))
+        if printed:
+            print(printed, end="")
+        if token is None:
+            return result
+        results = [result] if _is_tensor(result) else list(result)
+        apart = _Through.apply(results, lambda slopes: self.ask("backward", token, slopes), *asking.values())
+        return apart[0] if _is_tensor(result) else type(result)(apart)
+
+    def _lend(self, tensor: torch.Tensor) -> int:
+        """The number under which the other side knows this tensor."""
+        for number, (reference, _) in self.lent.items():
+            if reference() is tensor:
+                break
+        else:
+            number = self.n_lent = self.n_lent + 1
+        self.lent[number] = weakref.ref(tensor), tensor._version
+        return number
+
+    def _show_changes(self) -> None:
+        """Tell of tensors that their owner has written into since the other side got them."""
+        for number, (reference, version) in list(self.lent.items()):
+            tensor = reference()
+            if tensor is None:
+                del self.lent[number]
+            elif tensor._version != version:
+                self.lent[number] = reference, tensor._version
+                self.ask("changed", number, tensor)
 
     # ---- answering ----
 
@@ -121,8 +170,10 @@ class Peer:
             answer = self._encoded(["raised", *described(error, self.locate(error, None))])
         self._write(answer)
 
-    def _serve_call(self, number: int, args: list, kwargs: dict) -> list:
+    def _serve_call(self, number: int, args: list, kwargs: dict, loans: dict) -> list:
         function = self.kept[number]
+        for place, loan in loans.items():
+            self._borrow(args if type(place) is int else kwargs, place, loan)
         before = {place: self._alone(value) for place, value in self._places(args, kwargs)}
         printed = io.StringIO()
         try:
@@ -138,6 +189,51 @@ class Peer:
             if before[place] is not None and (now := self._alone(value)) is not None and now != before[place]:
                 changed[place] = value
         return [result, printed.getvalue()[:LONGEST], changed]
+
+    def _serve_through(self, number: int, args: list, kwargs: dict, asking: list) -> list:
+        """A call that remembers how its result came about, if that is one tensor or several."""
+        values = {**dict(enumerate(args)), **kwargs}
+        inputs = [values[place].detach().requires_grad_() for place in asking]
+        values |= dict(zip(asking, inputs))
+        names = [place for place in values if type(place) is not int]
+        args, kwargs = [values[k] for k in range(len(args))], {name: values[name] for name in names}
+        with torch.enable_grad():
+            result, printed, _ = self._serve_call(number, args, kwargs, {})
+        results = [result] if _is_tensor(result) else result if type(result) in (tuple, list) else []
+        if not results or not all(_is_tensor(one) for one in results) or not any(one.requires_grad for one in results):
+            return [result, printed, None]
+        self.n_graphs += 1
+        self.graphs[self.n_graphs] = inputs, list(results)
+        while len(self.graphs) > REMEMBERED:
+            del self.graphs[next(iter(self.graphs))]
+        return [result, printed, self.n_graphs]
+
+    def _serve_backward(self, token: int, slopes: list) -> list:
+        inputs, results = self.graphs[token]
+        pairs = [(one, slope) for one, slope in zip(results, slopes) if one.requires_grad and slope is not None]
+        outputs, slopes = zip(*pairs) if pairs else ((), ())
+        return list(torch.autograd.grad(outputs, inputs, slopes, retain_graph=True, allow_unused=True))
+
+    def _serve_metered(self, *call: Any) -> list:
+        """A call, and what tensors it made."""
+        with Memory() as meter:
+            answer = self._serve_call(*call)
+        return [*answer, meter.peak, meter.largest]
+
+    def _borrow(self, values: list | dict, place: int | str, number: int) -> None:
+        """An argument that came before is the same object as then."""
+        given, before = values[place], self.borrowed.get(number)
+        if before is not None and before.shape == given.shape and before.dtype == given.dtype:
+            _put(before, given)
+            values[place] = before
+        else:
+            self.borrowed[number] = given
+        while len(self.borrowed) > REMEMBERED:
+            del self.borrowed[next(iter(self.borrowed))]
+
+    def _serve_changed(self, number: int, value: torch.Tensor) -> None:
+        if number in self.borrowed:
+            _put(self.borrowed[number], value)
 
     def _serve_attribute(self, number: int, name: str) -> Any:
         if type(name) is not str or name.startswith("_"):
@@ -166,9 +262,11 @@ class Peer:
         return Handle(number, str(type(value).__name__)[:80], callable(value))
 
     def stand_in(self, handle: Handle) -> Remote:
-        """What represents an object of the other side."""
-        base = RemoteCallable if handle.is_callable else Remote
-        return type(handle.type_name, (base,), {})(self, handle)
+        """What represents an object of the other side: the same for the same object."""
+        if handle.number not in self.standing:
+            base = RemoteCallable if handle.is_callable else Remote
+            self.standing[handle.number] = type(handle.type_name, (base,), {})(self, handle)
+        return self.standing[handle.number]
 
     # ---- messages ----
 
@@ -213,6 +311,21 @@ class Peer:
         return b"".join(parts)
 
 
+class _Through(torch.autograd.Function):
+    """Tensors that the other side computed, as a function of those they were computed from."""
+
+    @staticmethod
+    def forward(ctx, results: list, back: Callable, *inputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        ctx.back = back
+        results = [one.detach() for one in results]
+        ctx.mark_non_differentiable(*(one for one in results if not one.is_floating_point()))
+        return tuple(results)
+
+    @staticmethod
+    def backward(ctx, *slopes: torch.Tensor) -> tuple:
+        return None, None, *ctx.back([slope.detach() for slope in slopes])
+
+
 def described(error: BaseException, where: str) -> list:
     """An exception as plain data: its name, the built-in classes it derives from, its text, and a line of code."""
     known = [base.__name__ for base in type(error).__mro__ if getattr(builtins, base.__name__, None) is base]
@@ -241,13 +354,18 @@ def revived(name: Any, bases: Any, text: Any, where: Any) -> Exception:
     return error
 
 
+def _is_tensor(value: Any) -> bool:
+    return type(value) in (torch.Tensor, torch.nn.Parameter)
+
+
 def _put(target: Any, value: Any) -> None:
     """Make `target` hold what `value` holds, in place, as far as both are of one kind and shape."""
     if type(target) is not type(value):
         return
     if isinstance(target, torch.Tensor) and target.shape == value.shape and target.dtype == value.dtype:
-        with torch.no_grad():
-            target.copy_(value)
+        if not target.is_meta:
+            with torch.no_grad():
+                target.copy_(value)
     elif isinstance(target, np.ndarray) and target.shape == value.shape and target.dtype == value.dtype:
         target[...] = value
     elif isinstance(target, list):

@@ -84,9 +84,9 @@ def autograde(config: Config, assignment: str) -> bool:
     return not _run(Autograde, config, assignment)
 
 
-def feedback(config: Config, assignment: str) -> bool:
-    """Write a page of feedback for each graded submission; False if one could not be written."""
-    return not _run(GenerateFeedback, config, assignment, force=True)
+def feedback(config: Config, assignment: str, students: str = "*") -> bool:
+    """Write a page of feedback for each graded submission of `students`; False if one could not be written."""
+    return not _run(GenerateFeedback, config, assignment, students, force=True)
 
 
 def marks(config: Config, assignment: str) -> dict[str, dict[str, float]]:
@@ -119,17 +119,22 @@ def answers(notebook: nbformat.NotebookNode) -> dict[str, str]:
     }
 
 
-def submit(config: Config, assignment: str, student: str, released: Path, answers: dict[str, str]) -> None:
-    """Hand in the released notebook with these sources in its answer cells; the others stay as they came."""
+def answered(released: Path, answers: dict[str, str]) -> nbformat.NotebookNode:
+    """The released notebook with these sources in its answer cells; the others stay as they came."""
     notebook = nbformat.read(released, as_version=4)
     cells = {cell.metadata.nbgrader.grade_id: cell for cell in notebook.cells if is_solution(cell)}
     if unknown := set(answers) - set(cells):
-        raise GradingFailed(f"{assignment} has no answer cell {sorted(unknown)}; it has: {', '.join(cells)}.")
+        raise GradingFailed(f"{released.stem} has no answer cell {sorted(unknown)}; it has: {', '.join(cells)}.")
     for name, source in answers.items():
         cells[name].source = source
+    return notebook
+
+
+def submit(config: Config, assignment: str, student: str, released: Path, answers: dict[str, str]) -> None:
+    """Hand in the released notebook with these answers."""
     folder = Path(config.CourseDirectory.root) / config.CourseDirectory.submitted_directory / student / assignment
     folder.mkdir(parents=True, exist_ok=True)
-    nbformat.write(notebook, folder / released.name)
+    nbformat.write(answered(released, answers), folder / released.name)
 
 
 @contextlib.contextmanager
@@ -152,11 +157,11 @@ def end_of_log(folder: Path) -> str:
     return "\n".join(log.read_text(encoding="utf-8").splitlines()[-20:]) if log.is_file() else "(no log)"
 
 
-def _run(converter: type, config: Config, assignment: str, **options) -> bool:
+def _run(converter: type, config: Config, assignment: str, students: str = "*", **options) -> bool:
     """Run one of nbgrader's converters; True if it failed for some submission."""
     folder = Path(config.CourseDirectory.root)
     coursedir = CourseDirectory(config=config)
-    coursedir.assignment_id = assignment
+    coursedir.assignment_id, coursedir.student_id = assignment, students
     with _quiet(folder / "nbgrader.log"), _environment(), warnings.catch_warnings():
         warnings.simplefilter("ignore", SAWarning)  # nbgrader's own use of its database
         try:

@@ -14,11 +14,21 @@ import socket
 from types import ModuleType
 from typing import Any
 
+import torch
+from torch.utils.hooks import RemovableHandle
+
 from classroom.grading.bridge import Gone, Peer
 from classroom.grading.shell import Shell
 from classroom.grading.steps import Step, checked, receive, send
 from classroom.grading.student import JUDGED, keep_only
 from classroom.grading.task import Limits
+
+# of a model that stays here, since it holds a function of a check: what its parts are, and how to watch them
+LOOKED_AT = ("named_modules", "modules", "named_children", "children")
+WATCHED = {
+    torch.nn.Module: ("register_forward_hook", "register_forward_pre_hook", "eval"),
+    RemovableHandle: ("remove",),
+}
 
 
 class Canary:
@@ -117,6 +127,10 @@ class Judge:
     def attribute(self, number: int, name: str) -> Any:
         """For the student's process: a public attribute of an object of the checks, as its own class defines it."""
         owner = self.peer.kept[number]
+        if isinstance(owner, torch.nn.Module) and name in LOOKED_AT:
+            return lambda: list(getattr(owner, name)())
+        if name in WATCHED.get(type(owner), WATCHED[torch.nn.Module] if isinstance(owner, torch.nn.Module) else ()):
+            return getattr(owner, name)
         mine = [kind for kind in type(owner).__mro__ if kind.__module__.startswith((JUDGED, "__main__"))]
         own = vars(owner) if mine and hasattr(owner, "__dict__") else {}
         if type(name) is not str or name.startswith("_") or not (name in own or any(name in vars(k) for k in mine)):

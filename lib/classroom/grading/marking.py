@@ -24,8 +24,8 @@ from nbformat import NotebookNode
 from nbgrader.utils import determine_grade, is_grade
 
 from classroom.grading import sandbox, steps
+from classroom.grading.answers import placed
 from classroom.grading.forks import Forks
-from classroom.grading.intake import placed
 from classroom.grading.sandbox import Box, NoSandbox
 from classroom.grading.student import JUDGED
 from classroom.grading.task import MB, Limits, Result, Task
@@ -127,11 +127,12 @@ def _run(notebook: NotebookNode, authority: NotebookNode, task: Task) -> _Run:
     run = _Run(plan, task.limits, time.monotonic() + task.limits.total_seconds)
     modules = steps.imports(authority)
     students = _forks("student", [*ALWAYS, *(name for name in modules if not name.startswith(JUDGED))], [])
-    judges = _forks("judge", [*ALWAYS, *modules], sandbox.command(task.limits, judge=True) if task.isolated else [])
+    judges = _forks("judge", [*ALWAYS, *modules], sandbox.command(task.limits, is_open=True) if task.isolated else [])
     request = {
         "steps": [asdict(step) for step in plan],
         "shown": steps.shown(authority, JUDGED),
         "limits": asdict(task.limits),
+        "is_robot": task.is_robot,
     }
     while not run.is_over and time.monotonic() < run.until:
         _attempt(run, request, students, judges, task.isolated)
@@ -152,14 +153,15 @@ def _forks(entry: str, modules: list[str], before: list[str]) -> Forks:
 
 def _attempt(run: _Run, request: dict, students: Forks, judges: Forks, isolated: bool) -> None:
     """One pair of processes, until the notebook is through or one of them has ended."""
-    box = Box(run.limits, os.getpid() % 4_000) if isolated else None
+    box = Box(run.limits, os.getpid() % 4_000, is_open=request["is_robot"]) if isolated else None
     folder = None if isolated else tempfile.mkdtemp(prefix="submission-")
     control, theirs = socket.socketpair()
     judge_end, student_end = socket.socketpair()
     student = judge = None
     try:
         inside = {"first": box.first, "user": box.user} if box else {"first": None, "folder": folder}
-        student = students.fork(inside | {"limits": request["limits"]}, [student_end.fileno()])
+        inside |= {name: request[name] for name in ("limits", "is_robot")}
+        student = students.fork(inside, [student_end.fileno()])
         judge = judges.fork({}, [theirs.fileno(), judge_end.fileno()])
         for end in (theirs, judge_end, student_end):
             end.close()

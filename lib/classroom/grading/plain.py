@@ -10,6 +10,7 @@ from __future__ import annotations
 import io
 import math
 import pickle
+from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -18,10 +19,12 @@ import msgpack
 import numpy as np
 import torch
 
+from classroom.grading import drawing
+
 DEEPEST = 64  # containers inside containers; each level costs a few Python frames on the reading side
-_TUPLE, _INT, _TENSOR, _ARRAY, _SET, _FROZENSET, _COMPLEX, _DTYPE, _SIZE, _RANGE, _SCALAR, _HANDLE, _OWN, _PICKLE = range(
-    1, 15
-)
+_TUPLE, _INT, _TENSOR, _ARRAY, _SET, _FROZENSET, _COMPLEX, _DTYPE = range(1, 9)
+_SIZE, _RANGE, _SCALAR, _HANDLE, _OWN, _PICKLE, _AGAIN, _DRAWING, _COLLECTION = range(9, 18)
+_COLLECTIONS = {kind.__name__: kind for kind in (Counter, OrderedDict, defaultdict, deque)}
 _DTYPES = {str(dtype).removeprefix("torch."): dtype for dtype in vars(torch).values() if isinstance(dtype, torch.dtype)}
 _SIZES = {name: dtype.itemsize for name, dtype in _DTYPES.items() if not name.startswith(("q", "bits"))}
 _ARRAYS = {np.dtype(kind).str for kind in "?bBhHiIlLqQefdFD"}
@@ -43,8 +46,11 @@ class Handle:
 def encode(value: Any, keep: Callable[[Any], Handle | int], *, trusted: bool = False) -> bytes:
     """`value` as bytes. `keep` gives the `Handle` of an object that is not plain, or the other side's own number of it.
 
+    A tensor that stands in `value` twice is one tensor on the other side too.
     Raises `NotPlain` for containers that are nested too deep or hold themselves.
     """
+
+    tensors: dict[int, int] = {}
 
     def pack(inner: Any) -> bytes:
         return msgpack.packb(inner, default=other, strict_types=True, unicode_errors="surrogatepass")
@@ -58,13 +64,19 @@ def encode(value: Any, keep: Callable[[Any], Handle | int], *, trusted: bool = F
         if kind in (set, frozenset):
             return msgpack.ExtType(_SET if kind is set else _FROZENSET, pack(list(inner)))
         if kind is torch.Tensor or kind is torch.nn.Parameter:
+            if id(inner) in tensors:
+                return msgpack.ExtType(_AGAIN, pack(tensors[id(inner)]))
             if (parts := _tensor(inner)) is not None:
+                tensors[id(inner)] = len(tensors)
                 return msgpack.ExtType(_TENSOR, pack(parts))
         elif kind is np.ndarray:
             if inner.dtype.str in _ARRAYS:
                 return msgpack.ExtType(_ARRAY, pack([inner.dtype.str, list(inner.shape), inner.tobytes()]))
         elif isinstance(inner, np.generic) and kind.__module__ == "numpy" and inner.dtype.str in _ARRAYS:
             return msgpack.ExtType(_SCALAR, pack([inner.dtype.str, inner.tobytes()]))
+        elif kind in _COLLECTIONS.values():
+            content = list(inner) if kind is deque else dict(inner)
+            return msgpack.ExtType(_COLLECTION, pack([kind.__name__, content]))
         elif kind is complex:
             return msgpack.ExtType(_COMPLEX, pack([inner.real, inner.imag]))
         elif kind is torch.dtype:
@@ -73,6 +85,8 @@ def encode(value: Any, keep: Callable[[Any], Handle | int], *, trusted: bool = F
             return msgpack.ExtType(_SIZE, pack(list(inner)))
         elif kind is range:
             return msgpack.ExtType(_RANGE, pack([inner.start, inner.stop, inner.step]))
+        elif drawing.is_drawing(inner):
+            return msgpack.ExtType(_DRAWING, pack(drawing.described(inner)))
         if trusted and (data := _pickled(inner)) is not None:
             return msgpack.ExtType(_PICKLE, data)
         kept = keep(inner)
@@ -94,6 +108,7 @@ def decode(
     Raises `NotPlain` for anything that `encode` does not write. Pickles are read with ``trusted=True`` alone.
     """
     depth = 0
+    tensors: list[torch.Tensor] = []
 
     def unpack(inner: bytes) -> Any:
         nonlocal depth
@@ -112,10 +127,17 @@ def decode(
         if code in (_SET, _FROZENSET):
             return (set if code == _SET else frozenset)(_list(unpack(inner)))
         if code == _TENSOR:
-            return _as_tensor(*_list(unpack(inner), 4))
+            tensors.append(_as_tensor(*_list(unpack(inner), 4)))
+            return tensors[-1]
+        if code == _AGAIN:
+            return tensors[_is(unpack(inner), int)]
+        if code == _DRAWING:
+            return drawing.redrawn(unpack(inner))
         if code in (_ARRAY, _SCALAR):
             parts = _list(unpack(inner), 3 if code == _ARRAY else 2)
             return _as_array(*parts) if code == _ARRAY else _as_array(parts[0], [], parts[1])[()]
+        if code == _COLLECTION:
+            return _as_collection(*_list(unpack(inner), 2))
         if code == _COMPLEX:
             real, imaginary = _list(unpack(inner), 2)
             return complex(_is(real, float), _is(imaginary, float))
@@ -138,7 +160,8 @@ def decode(
         return unpack(data)
     except NotPlain:
         raise
-    except (ValueError, TypeError, KeyError, OverflowError, RecursionError, RuntimeError, MemoryError) as error:
+    except (ValueError, TypeError, KeyError, IndexError, AttributeError, OverflowError,
+            RecursionError, RuntimeError, MemoryError) as error:
         raise NotPlain(f"no plain data: {type(error).__name__}: {error}") from None
     except msgpack.UnpackException as error:
         raise NotPlain(f"no plain data: {type(error).__name__}") from None
@@ -147,8 +170,10 @@ def decode(
 def _tensor(tensor: torch.Tensor) -> list | None:
     """Type, shape, bytes and whether it asks for a gradient; None for a tensor without plain numbers."""
     name = str(tensor.dtype).removeprefix("torch.")
-    if tensor.device.type != "cpu" or tensor.layout is not torch.strided or tensor.is_quantized or name not in _SIZES:
+    if tensor.device.type not in ("cpu", "meta") or tensor.layout is not torch.strided or tensor.is_quantized or name not in _SIZES:
         return None
+    if tensor.is_meta:
+        return [name, list(tensor.shape), None, False]
     flat = tensor.detach().resolve_conj().resolve_neg().contiguous().reshape(-1)
     leaf = bool(tensor.requires_grad and tensor.is_leaf)
     return [name, list(tensor.shape), flat.view(torch.uint8).numpy().tobytes() if flat.numel() else b"", leaf]
@@ -158,6 +183,8 @@ def _as_tensor(name: Any, shape: Any, data: Any, leaf: Any) -> torch.Tensor:
     shape = [_is(size, int) for size in _list(shape)]
     if any(size < 0 for size in shape) or len(shape) > 64:
         raise NotPlain("no shape")
+    if data is None:
+        return torch.empty(shape, dtype=_DTYPES[_is(name, str)], device="meta")
     if math.prod(shape) * _SIZES[_is(name, str)] != len(_is(data, bytes)):
         raise NotPlain("a tensor whose bytes do not fit its shape")
     if name == "bool" and data.strip(b"\0\1"):
@@ -171,6 +198,12 @@ def _as_array(kind: Any, shape: Any, data: Any) -> np.ndarray:
         raise NotPlain("no array of numbers")
     shape = [_is(size, int) for size in _list(shape)]
     return np.frombuffer(bytearray(_is(data, bytes)), dtype=kind).reshape(shape)
+
+
+def _as_collection(name: Any, content: Any) -> Any:
+    kind = _COLLECTIONS[_is(name, str)]
+    content = _is(content, list if kind is deque else dict)
+    return defaultdict(None, content) if kind is defaultdict else kind(content)
 
 
 def _pickled(value: Any) -> bytes | None:

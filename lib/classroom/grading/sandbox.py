@@ -50,8 +50,8 @@ def why_not() -> str | None:
     return None
 
 
-def command(limits: Limits, *, judge: bool = False) -> list[str]:
-    """bubblewrap's command line, without the program. A judge's box has the whole of the two packages."""
+def command(limits: Limits, *, is_open: bool = False) -> list[str]:
+    """bubblewrap's command line, without the program. An open box has the whole of the two packages."""
     argv = ["bwrap", "--unshare-ipc", "--unshare-net", "--unshare-uts", "--unshare-cgroup-try", "--unshare-pid"]
     argv += ["--die-with-parent", "--new-session", "--hostname", "exercise", "--clearenv"]
     if os.geteuid() != 0:
@@ -68,7 +68,7 @@ def command(limits: Limits, *, judge: bool = False) -> list[str]:
         argv += [*_folders_above(Path(place)), "--ro-bind", place, place]
     for package in ("plainformer", "classroom"):
         argv += [*_folders_above(LIB / package), "--ro-bind", f"{LIB / package}", f"{LIB / package}"]
-    for place in HIDDEN * (not judge):
+    for place in HIDDEN * (not is_open):
         argv += ["--size", "4096", "--tmpfs", f"{LIB / place}", "--remount-ro", f"{LIB / place}"]
     argv += ["--proc", "/proc", "--dev", "/dev"]
     argv += ["--perms", "1777", "--size", f"{limits.disk_bytes // 4}", "--tmpfs", "/dev/shm"]
@@ -79,13 +79,13 @@ def command(limits: Limits, *, judge: bool = False) -> list[str]:
 class Box:
     """One box, empty. `number` tells boxes apart that stand at the same time: each has a user of its own under root."""
 
-    def __init__(self, limits: Limits, number: int):
+    def __init__(self, limits: Limits, number: int, *, is_open: bool = False):
         self.limits = limits
         self.user = THROWAWAY + number if os.geteuid() == 0 else None
         reading, writing = os.pipe()
         try:
             self.process = subprocess.Popen(
-                [*command(limits), "--info-fd", f"{writing}", "--", "/bin/cat"],
+                [*command(limits, is_open=is_open), "--info-fd", f"{writing}", "--", "/bin/cat"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,

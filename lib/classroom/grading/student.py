@@ -49,7 +49,8 @@ def become(request: dict, files: list[int], told: int) -> None:
         takes_models=True,
         locate=line_of_answer,
     )
-    sys.meta_path.insert(0, Windows(peer))
+    if not request["is_robot"]:
+        sys.meta_path.insert(0, Windows(peer))
     while True:
         try:
             peer.answer_one()

@@ -27,6 +27,7 @@ class Task:
 
     `notebook`: the bytes that were handed in. `authority`: the instructor's notebook as JSON text, as released but
     with its hidden tests; cells, points and order come from it, and of the submission only what stands in answers.
+    `is_robot`: a submission of our own that fetches known wrong answers from the checks, which students cannot read.
     """
 
     assignment: str
@@ -36,6 +37,7 @@ class Task:
     key: str
     limits: Limits = field(default_factory=Limits)
     isolated: bool = True
+    is_robot: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

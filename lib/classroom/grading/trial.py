@@ -149,7 +149,7 @@ def run(name: str, folder: Path) -> Trial:
     config = course.settings(folder)
     rounds = {f"slips-{k}": slips for k, slips in enumerate(pack(assignment.catalogue))}
     for student, slips in rounds.items():
-        course.submit(config, name, student, released, _answers_with(slips, assignment))
+        course.submit(config, name, student, released, answers_with(slips, assignment))
     demo.hand_in(config, name, released)
     with warm.kernels(), course.throwaway():
         complete = course.autograde(config, name)
@@ -219,7 +219,7 @@ def write(records: dict[str, dict]) -> bool:
     return write_if_changed(TABLE, json.dumps(kept, indent=1, ensure_ascii=False) + "\n")
 
 
-def _answers_with(slips: dict[str, str], assignment: Assignment) -> dict[str, str]:
+def answers_with(slips: dict[str, str], assignment: Assignment) -> dict[str, str]:
     """Right answers, with names given wrong values at the end of their cells."""
     submission = next(one for one in demo.submissions(assignment.name) if one.student == assignment.slips_in)
     answers = submission.answers(course.answers(assignment.source))

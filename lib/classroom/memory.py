@@ -10,11 +10,28 @@ from torch.utils._pytree import tree_leaves
 
 
 class Memory(TorchDispatchMode):
-    """Bytes of the largest tensor made, and of all tensors made that are alive at the worst moment."""
+    """Bytes of the largest tensor made, and of all tensors made that are alive at the worst moment.
+
+    `in_use` are those that count now: where an answer runs in a process of its own, that one counts for them (`add`).
+    """
+
+    in_use: list[Memory] = []
 
     def __init__(self):
         super().__init__()
         self.alive, self.now, self.peak, self.largest = {}, 0, 0, 0
+
+    def __enter__(self) -> Memory:
+        self.in_use.append(self)
+        return super().__enter__()
+
+    def __exit__(self, *raised) -> None:
+        self.in_use.remove(self)
+        super().__exit__(*raised)
+
+    def add(self, peak: int, largest: int) -> None:
+        """What was counted elsewhere while this one was in use."""
+        self.peak, self.largest = max(self.peak, self.now + peak), max(self.largest, largest)
 
     def __torch_dispatch__(self, operation, types, args=(), kwargs=None):
         old = {id(t.untyped_storage()) for t in tree_leaves((args, kwargs)) if isinstance(t, Tensor)}
