@@ -7,9 +7,12 @@ grading/             submitted, autograded, feedback, gradebook (git-ignored: st
 
 from pathlib import Path
 
-from classroom.grading.feedback import StripHiddenTests
 from nbconvert.preprocessors import CSSHTMLHeaderPreprocessor
 from nbgrader.preprocessors import GetGrades
+
+from classroom.grading.feedback import StripHiddenTests
+from classroom.grading.formgrader import FormgraderPage
+from classroom.grading.sanitising import Harmless
 
 c = get_config()
 
@@ -24,7 +27,7 @@ c.CourseDirectory.submitted_directory = "grading/submitted"
 c.CourseDirectory.autograded_directory = "grading/autograded"
 c.CourseDirectory.feedback_directory = "grading/feedback"
 c.CourseDirectory.solution_directory = "grading/solution"
-# PostgreSQL instead: "postgresql://user:password@host/plainformer"
+# PostgreSQL instead (pip install "psycopg[binary]"): "postgresql+psycopg://user:password@host/plainformer"
 c.CourseDirectory.db_url = f"sqlite:///{(root / 'grading' / 'gradebook.db').as_posix()}"
 c.CourseDirectory.ignore = [".ipynb_checkpoints", "*.pyc", "__pycache__", ".pytest_cache", ".DS_Store"]
 
@@ -45,6 +48,10 @@ c.ExecutePreprocessor.timeout = 120
 c.ExecutePreprocessor.startup_timeout = 120
 c.ExecutePreprocessor.interrupt_on_timeout = True
 c.ExecutePreprocessor.extra_arguments = ["--log-level=40"]  # the kernel's warnings are about its sockets
+
+# Nothing that a student wrote runs in a page of feedback or of the formgrader.
+c.HTMLExporter.preprocessors = [Harmless, FormgraderPage]
+c.HTMLExporter.exclude_anchor_links = True
 
 # Feedback shows the student's own work and the visible tests.
 c.GenerateFeedback.preprocessors = [GetGrades, StripHiddenTests, CSSHTMLHeaderPreprocessor]

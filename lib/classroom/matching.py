@@ -63,16 +63,20 @@ class Matching:
     def __init__(self, cells: list[Cell], release: NotebookNode):
         self.cells = cells
         self.given = release.cells
+        # once a cell: a hostile notebook has thousands of long ones
+        self.bare = [bare(cell.source) for cell in cells]
+        self.names = [defines(cell.source) for cell in cells]
         self.places = {name_of(cell): place for place, cell in enumerate(self.given) if name_of(cell)}
-        self.older = sum(self.is_of_older_release(cell) for cell in cells)
+        self.older = sum(self.is_of_older_release(position) for position in range(len(cells)))
         self.claims: dict[int, list[int]] = {place: [] for place in range(len(self.given))}
         self.claim_by_id()
         self.without_id = self.claim_by_source() | self.claim_by_likeness()
         self.seats = {place: self.choose(place, found) for place, found in self.claims.items() if found}
 
-    def is_of_older_release(self, cell: Cell) -> bool:
+    def is_of_older_release(self, position: int) -> bool:
+        cell = self.cells[position]
         place = self.places.get(cell.grade_id)
-        differs = place is not None and bare(cell.source) != bare(self.given[place].source)
+        differs = place is not None and self.bare[position] != bare(self.given[place].source)
         return differs and not is_solution(self.given[place]) and is_as_released(cell)
 
     def claim_by_id(self) -> None:
@@ -80,8 +84,8 @@ class Matching:
         for position, cell in enumerate(self.cells):
             if (place := self.places.get(cell.grade_id)) is None:
                 continue
-            if self.older and place in wanted and not wanted[place] & (names := defines(cell.source)):
-                better = [other for other, needed in wanted.items() if needed and needed <= names]
+            if self.older and place in wanted and not wanted[place] & self.names[position]:
+                better = [other for other, needed in wanted.items() if needed and needed <= self.names[position]]
                 place = better[0] if len(better) == 1 else place  # problems were numbered otherwise
             self.claims[place].append(position)
 
@@ -96,7 +100,7 @@ class Matching:
         """Locked cells whose id is lost, by their text."""
         by_source: dict[str, list[int]] = {}
         for position in self.free():
-            by_source.setdefault(bare(self.cells[position].source), []).append(position)
+            by_source.setdefault(self.bare[position], []).append(position)
         found = set()
         for place, cell in enumerate(self.given):
             positions = by_source.get(bare(cell.source), [])
@@ -111,19 +115,20 @@ class Matching:
         for answers in (True, False):
             lost = [p for p, cell in enumerate(self.given) if not self.claims[p] and is_solution(cell) == answers]
             free, between = self.free(), self.brackets()
-            names = {position: defines(self.cells[position].source) for position in free}
             scores = []
             for place in lost:
                 stub = self.given[place].source
+                released = bare(stub)
                 wanted = defines(stub) if answers else set()
                 here = [position for position in free if between[position][0] < place < between[position][1]]
+                is_here = set(here)
                 spans = {between[position] for position in here}
                 rivals = [other for other in lost if other != place and any(a < other < b for a, b in spans)]
                 for position in free:
-                    cell, share = self.cells[position], len(wanted & names[position]) / max(1, len(wanted))
-                    is_same = bare(cell.source) == bare(stub)
+                    share = len(wanted & self.names[position]) / max(1, len(wanted))
+                    is_same = self.bare[position] == released
                     if share >= 0.5 or is_same:
-                        scores.append((2 * share + is_same + (position in here), -position, place))
+                        scores.append((2 * share + is_same + (position in is_here), -position, place))
                 for position in here[:TRIED]:
                     cell = self.cells[position]
                     likeness = alike(stub, cell.source)
@@ -156,7 +161,8 @@ class Matching:
         """The one cell that counts, of several for the same place."""
         given = self.given[place]
         if not is_solution(given):
-            return next((k for k in positions if bare(self.cells[k].source) == bare(given.source)), positions[0])
+            released = bare(given.source)
+            return next((k for k in positions if self.bare[k] == released), positions[0])
         if len(positions) == 1:
             return positions[0]
         wanted, between = defines(given.source), self.brackets()
@@ -165,7 +171,7 @@ class Matching:
             cell = self.cells[position]
             return (
                 not self.is_empty(place, cell),
-                len(wanted & defines(cell.source)),
+                len(wanted & self.names[position]),
                 between[position][0] < place < between[position][1],
                 position,
             )

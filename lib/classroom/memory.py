@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from typing import ClassVar
 
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -15,7 +16,7 @@ class Memory(TorchDispatchMode):
     `in_use` are those that count now: where an answer runs in a process of its own, that one counts for them (`add`).
     """
 
-    in_use: list[Memory] = []
+    in_use: ClassVar[list[Memory]] = []
 
     def __init__(self):
         super().__init__()

@@ -9,7 +9,9 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import count
 
 import nbformat
 from nbformat import NotebookNode, ValidationError
@@ -20,6 +22,7 @@ from classroom.submission import Cell, Finding, Submission
 
 STUB = 'raise NotImplementedError("not answered yet")'
 _BACK = "--fix puts the given cell back."
+_NOTE = "**Kept by the doctor: {label}.** Move what you need into its cell, then delete this one."
 
 
 @dataclass
@@ -63,22 +66,21 @@ def place(submission: Submission, release: NotebookNode) -> Placement:
     return _Placing(submission, release).result()
 
 
-def rebuilt(placement: Placement) -> NotebookNode:
-    """The fresh release with the answers, the student's own cells, and at its end what had no place."""
+def rebuilt(placement: Placement, note: str = _NOTE) -> NotebookNode:
+    """The fresh release with the answers, the student's own cells, and at its end what had no place, below `note`."""
     notebook = nbformat.from_dict(placement.release)
-    taken = {cell.id for cell in notebook.cells}
+    taken, numbers = {cell.id for cell in notebook.cells}, count(1)
     for cell in notebook.cells:
         if is_solution(cell):
             cell.source = placement.answers.get(name_of(cell), cell.source)
     after: dict[int, list[NotebookNode]] = {}
     for place, cell in placement.own:
-        after.setdefault(place, []).append(_own_cell(cell, _free_id(cell.cell_id, taken)))
+        after.setdefault(place, []).append(_own_cell(cell, _free_id(cell.cell_id, taken, numbers)))
     last = len(notebook.cells) - 1
     for label, cell in placement.kept:
         fence = "`" * max(3, 1 + max((len(run) for run in re.findall("`+", cell.source)), default=0))
-        note = f"**Kept by the doctor: {label}.** Move what you need into its cell, then delete this one."
-        text = f"{note}\n\n{fence}python\n{cell.source}\n{fence}"
-        after.setdefault(last, []).append(_own_cell(Cell("markdown", text), _free_id(None, taken)))
+        text = f"{note.format(label=label)}\n\n{fence}python\n{cell.source}\n{fence}"
+        after.setdefault(last, []).append(_own_cell(Cell("markdown", text), _free_id(None, taken, numbers)))
     cells = after.get(-1, [])
     for place, cell in enumerate(notebook.cells):
         cells += [cell, *after.get(place, [])]
@@ -86,12 +88,11 @@ def rebuilt(placement: Placement) -> NotebookNode:
     return notebook
 
 
-def _free_id(wanted: object, taken: set[str]) -> str:
-    """A cell id that no other cell has: the student's own, if it can stay."""
+def _free_id(wanted: object, taken: set[str], numbers: Iterator[int]) -> str:
+    """A cell id that no other cell has: the student's own, if it can stay, else one of the next number."""
     if not (isinstance(wanted, str) and re.fullmatch(r"[A-Za-z0-9_-]{1,64}", wanted) and wanted not in taken):
-        number = 1
-        while (wanted := f"own-{number:02d}") in taken:
-            number += 1
+        while (wanted := f"own-{next(numbers):02d}") in taken:
+            pass
     taken.add(wanted)
     return wanted
 
@@ -192,7 +193,9 @@ class _Placing:
                 self.dropped.add(position)
                 if twin.source != given.source:
                     self.report_edited(where, place, twin)
-            elif position != seat and (self.matching.is_empty(place, twin) or bare(twin.source) == bare(cell.source)):
+            elif position != seat and (
+                self.matching.is_empty(place, twin) or self.matching.bare[position] == self.matching.bare[seat]
+            ):
                 self.dropped.add(position)
         if (copies := len(self.claims[place])) > 1:
             rest = "--fix takes the one in its place, and keeps other text as a cell of your own." if answer else ""

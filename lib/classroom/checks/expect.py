@@ -301,6 +301,8 @@ def _argument(value: Any) -> str:
 
 def _last_line(error: BaseException, function: Callable) -> str:
     """The last line of the student's own code that the error went through; empty if it never got there."""
+    if (line := getattr(error, "line_of_answer", None)) is not None:
+        return line  # the code ran in a process of its own, which says where
     code = getattr(function, "__code__", None)
     frames = [frame for frame in traceback.extract_tb(error.__traceback__)[1:]]
     own = [frame for frame in frames if code and frame.filename == code.co_filename] or frames

@@ -12,10 +12,10 @@ from torch import Tensor
 from classroom.checks import model_answers as known
 from classroom.checks.expect import CheckFailed, call, given, number, passed, refuse, same
 from classroom.checks.expect import hidden_test as hidden_test  # for the hidden tests of the notebook
-from classroom.memory import Memory
 from classroom.checks.model_slips import CATALOGUE
 from classroom.checks.progress import graded
 from classroom.checks.tensors import agrees, numbers
+from classroom.memory import Memory
 from plainformer.config import preset
 from plainformer.model import Transformer
 

@@ -15,7 +15,6 @@ from torch import Tensor
 from classroom.checks import training_answers as known
 from classroom.checks.expect import CheckFailed, call, number, passed, same
 from classroom.checks.expect import hidden_test as hidden_test  # for the hidden tests of the notebook
-from classroom.memory import Memory
 from classroom.checks.progress import graded
 from classroom.checks.tensors import TOUCHED, agrees
 from classroom.checks.training_answers import case, gradients, moment, to_lose
@@ -27,6 +26,7 @@ from classroom.checks.training_worth import how_far as how_far
 from classroom.checks.training_worth import measured as measured
 from classroom.checks.training_worth import predict as predict
 from classroom.checks.training_worth import reason as reason
+from classroom.memory import Memory
 from plainformer.training import next_token_loss, warmup_cosine
 
 TWO = 6e-3  # an answer may be rounded to two decimals

@@ -68,7 +68,9 @@ class Peer:
         self.serve = {"call": self._serve_call, "attribute": self._serve_attribute, "changed": self._serve_changed}
         self.serve |= {"through": self._serve_through, "backward": self._serve_backward}
         self.serve |= {"metered": self._serve_metered, **serve}
-        self.sends_models, self.takes_models, self.locate = sends_models, takes_models, locate
+        self.sent: dict | None = {} if sends_models else None
+        self.taken: dict | None = {} if takes_models else None
+        self.locate = locate
         self.kept: dict[int, Any] = {}
         self.numbers: dict[int, int] = {}
         self.standing: dict[int, Remote] = {}
@@ -271,7 +273,7 @@ class Peer:
     # ---- messages ----
 
     def _encoded(self, message: Any) -> bytes:
-        return encode(message, self.keep, trusted=self.sends_models)
+        return encode(message, self.keep, models=self.sent)
 
     def _send(self, message: list) -> None:
         self._write(self._encoded(message))
@@ -290,7 +292,7 @@ class Peer:
         if length > self.largest:
             raise Gone(f"a message of {length} bytes")
         try:
-            message = decode(self._read(length), self.stand_in, self.kept.__getitem__, trusted=self.takes_models)
+            message = decode(self._read(length), self.stand_in, self.kept.__getitem__, models=self.taken)
         except NotPlain as error:
             raise Gone(f"a message that cannot be read: {error}") from None
         if type(message) is not list or not message or type(message[0]) is not str or len(message) > 5:
@@ -334,7 +336,12 @@ def described(error: BaseException, where: str) -> list:
         text = only if type(only) is str else str(error)
     except BaseException:  # a student's exception may refuse
         text = "(an exception without a text)"
-    return [str(type(error).__name__)[:80], known, str(text)[:LONGEST], str(error.__dict__.get("_located", where))[:500]]
+    return [
+        str(type(error).__name__)[:80],
+        known,
+        str(text)[:LONGEST],
+        str(error.__dict__.get("_located", where))[:500],
+    ]
 
 
 def revived(name: Any, bases: Any, text: Any, where: Any) -> Exception:
@@ -343,6 +350,8 @@ def revived(name: Any, bases: Any, text: Any, where: Any) -> Exception:
         raise Gone("an exception of no known form")
     classes = [getattr(builtins, base, None) for base in bases if type(base) is str]
     classes = [c for c in classes if isinstance(c, type) and issubclass(c, Exception)] or [Exception]
+    if issubclass(classes[0], StopIteration | StopAsyncIteration):  # it would end a loop of a check, which then passes
+        classes[0] = RuntimeError
     own = classes[0] if classes[0].__name__ == name else type(name, (classes[0],), {})
     try:
         error = own(text)

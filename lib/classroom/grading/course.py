@@ -16,8 +16,10 @@ import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
+import alembic.config
 import nbformat
 import nbgrader.api
+from alembic.script import ScriptDirectory
 from nbgrader.api import Gradebook
 from nbgrader.converters import Autograde, GenerateAssignment, GenerateFeedback
 from nbgrader.converters.base import NbGraderException
@@ -28,7 +30,17 @@ from sqlalchemy.exc import SAWarning
 from traitlets.config import Config, PyFileConfigLoader
 
 ROOT = Path(__file__).resolve().parents[3]
-nbgrader.api.get_alembic_version = functools.cache(nbgrader.api.get_alembic_version)  # two seconds a new gradebook
+
+
+@functools.cache
+def _alembic_version() -> str:
+    """The version of nbgrader's tables, which nbgrader has a program tell it: two seconds a new gradebook."""
+    options = alembic.config.Config()
+    options.set_main_option("script_location", str(Path(nbgrader.api.__file__).parent / "alembic"))
+    return ScriptDirectory.from_config(options).get_current_head()
+
+
+nbgrader.api.get_alembic_version = _alembic_version
 
 
 class GradingFailed(Exception):
@@ -57,6 +69,11 @@ def settings(folder: Path, gradebook: str | None = None) -> Config:
         place[f"{step}_directory"] = step
     place.db_url = gradebook or f"sqlite:///{(folder / 'gradebook.db').as_posix()}"
     return config
+
+
+def of_class(folder: Path) -> Config:
+    """`settings`, with the gradebook that nbgrader_config.py names if `folder` is the real class's."""
+    return settings(folder, teachers_gradebook() if folder.resolve() == ROOT / "grading" else None)
 
 
 def teachers_gradebook() -> str:

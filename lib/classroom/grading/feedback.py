@@ -1,11 +1,13 @@
-"""A student's feedback page: without hidden tests, and complete without a network.
+"""A student's feedback page: without hidden tests, complete without a network, and with no script of a student's.
 
 nbgrader_config.py names `StripHiddenTests` among the preprocessors of `nbgrader generate_feedback`.
 """
 
 from __future__ import annotations
 
+import hashlib
 import importlib.resources
+import json
 import re
 from pathlib import Path
 
@@ -19,24 +21,52 @@ from nbgrader.utils import is_grade, is_task
 MATHJAX = "mathjax/tex-svg-full.js"  # with every TeX extension, since a page has no folder of them beside it
 SCRIPT = Path(MATHJAX).name  # 2.3 MB, once in each folder of pages
 
-# MathJax 3 from the file beside the page, set up as in the book. nbconvert's own macro loads MathJax 2 from a CDN.
+_FORMGRADER = Path(nbgrader.__file__).parent / "server_extensions" / "formgrader"
+_BOOTSTRAP = "static/node_modules/bootstrap/dist/css/bootstrap.min.css"
+
+# MathJax 3, set up as in the book. nbconvert's own macro loads MathJax 2 from a CDN. Without `html`, `require` and
+# `bbox` a formula makes no link, asks for no file, and lays nothing over the page.
 _MATHJAX_MACRO = """
-{%- macro mathjax(url="") -%}
-<script>
+{%- macro mathjax(nonce="") -%}
+<script nonce="{{ nonce }}">
 window.MathJax = {
   tex: {
     inlineMath: [["$", "$"], ["\\\\(", "\\\\)"]],
     displayMath: [["$$", "$$"], ["\\\\[", "\\\\]"]],
     processEscapes: true,
     tags: "ams",
-    macros: {softmax: "\\\\operatorname{softmax}", T: "\\\\mathsf{T}"},
+    packages: {"[-]": ["html", "require", "autoload", "bbox"]},
+    macros: {softmax: "\\\\operatorname{softmax}", T: "\\\\mathsf{T}", mmlToken: "\\\\text{mmlToken}"},
   },
   options: {enableMenu: false, enableAssistiveMml: true},
 };
 </script>
-<script defer src="SCRIPT"></script>
+SCRIPT
+<style>
+.text_cell_render, .output_subarea, .input_area { contain: paint; }
+.text_cell_render { overflow-x: auto; }
+</style>
 {%- endmacro %}
-""".replace("SCRIPT", SCRIPT)
+"""
+
+# Only scripts that carry the page's own word run, and nothing is asked for but the file of MathJax.
+_POLICY = """<meta http-equiv="Content-Security-Policy" content="default-src 'none'; \
+script-src 'nonce-{{ resources.nonce }}'; style-src 'unsafe-inline'; img-src data:; font-src data:; \
+form-action 'none'; base-uri 'none'">
+<meta name="referrer" content="no-referrer">
+"""
+
+
+def mathjax(*, inline: str = "") -> str:
+    """The macro that sets the formulas of a page: by the file beside it, or by this script within it."""
+    own = f'<script nonce="{{{{ nonce }}}}">{{% raw %}}{inline}{{% endraw %}}</script>'
+    beside = f'<script nonce="{{{{ nonce }}}}" defer src="{SCRIPT}"></script>'
+    return _MATHJAX_MACRO.replace("SCRIPT", own if inline else beside)
+
+
+def script() -> bytes:
+    """MathJax."""
+    return (importlib.resources.files("sphinx-mathjax-offline") / "static" / MATHJAX).read_bytes()
 
 
 class LocalPage(Preprocessor):
@@ -45,27 +75,35 @@ class LocalPage(Preprocessor):
     def __init__(self, **options):
         super().__init__(**options)
         if isinstance(self.parent, TemplateExporter):
-            templates = {"index.html.j2": named_links(_nbgraders_template()), "mathjax.html.j2": _MATHJAX_MACRO}
+            templates = {
+                "index.html.j2": named_links((_FORMGRADER / "templates/feedback/index.html.j2").read_text("utf-8")),
+                "mathjax.html.j2": mathjax(),
+                "bootstrap.min.css": _without_fonts((_FORMGRADER / _BOOTSTRAP).read_text("utf-8")),
+            }
             self.parent.extra_loaders = [jinja2.DictLoader(templates), *self.parent.extra_loaders]
 
     def preprocess(self, nb, resources):
-        """Have nbconvert write the script into the folder of the page."""
+        """Have nbconvert write the script into the folder of the page, and name the page's own scripts.
+
+        Their name is drawn from all that the page shows: nobody can write it into it, and the page stays the same.
+        """
         nb, resources = super().preprocess(nb, resources)
-        script = importlib.resources.files("sphinx-mathjax-offline") / "static" / MATHJAX
-        resources.setdefault("outputs", {})[SCRIPT] = script.read_bytes()
+        resources["nonce"] = hashlib.sha256(json.dumps(nb, sort_keys=True).encode()).hexdigest()[:32]
+        resources.setdefault("outputs", {})[SCRIPT] = script()
         return nb, resources
 
 
 def named_links(template: str) -> str:
-    """nbgrader's feedback template with the id of a cell in the text of each link to it."""
+    """nbgrader's feedback template with the id of a cell in the text of each link to it, and the page's policy."""
     link = r'(<a href="#(?:comment-)?(\{\{ cell\.metadata\.nbgrader\.grade_id \}\})">)([^<{]+)</a>'
     template = re.sub(link, lambda m: f"{m[1]}{m[2]}{'' if m[3] == 'Test cell' else f': {m[3].lower()}'}</a>", template)
-    return template.replace("<html>", '<html lang="en">')
+    template = template.replace("{{ mathjax() }}", "{{ mathjax(resources.nonce) }}")
+    return template.replace("<html>", '<html lang="en">').replace("<head>", f"<head>\n{_POLICY}", 1)
 
 
-def _nbgraders_template() -> str:
-    folder = Path(nbgrader.__file__).parent / "server_extensions" / "formgrader" / "templates"
-    return (folder / "feedback" / "index.html.j2").read_text(encoding="utf-8")
+def _without_fonts(css: str) -> str:
+    """Bootstrap's fonts lie beside nbgrader's style sheet, not beside a page."""
+    return re.sub(r"@font-face\s*\{[^}]*\}", "", css)
 
 
 class StripHiddenTests(LocalPage, ClearHiddenTests):

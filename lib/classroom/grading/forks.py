@@ -44,7 +44,17 @@ class Forks:
         variables = [part for pair in ENVIRONMENT.items() for part in ("--setenv", *pair)] if before else []
         number = theirs.fileno()
         self.process = subprocess.Popen(
-            [*before, *variables, *(["--"] if before else []), sys.executable, "-P", "-m", __name__, entry, f"{number}"],
+            [
+                *before,
+                *variables,
+                *(["--"] if before else []),
+                sys.executable,
+                "-P",
+                "-m",
+                __name__,
+                entry,
+                f"{number}",
+            ],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,

@@ -18,6 +18,7 @@ import torch
 from torch.utils.hooks import RemovableHandle
 
 from classroom.grading.bridge import Gone, Peer
+from classroom.grading.sandbox import bound
 from classroom.grading.shell import Shell
 from classroom.grading.steps import Step, checked, receive, send
 from classroom.grading.student import JUDGED, keep_only
@@ -29,6 +30,9 @@ WATCHED = {
     torch.nn.Module: ("register_forward_hook", "register_forward_pre_hook", "eval"),
     RemovableHandle: ("remove",),
 }
+
+
+SHOWN_IN_ALL = 16  # times what one cell may show: all cells of a submission together
 
 
 class Canary:
@@ -51,7 +55,7 @@ class Judge:
         self.shown = {tuple(pair) for pair in request["shown"]}
         self.skip, self.done = set(request["skip"]), set(request["done"])
         limits = Limits(**request["limits"])
-        self.largest = limits.output_bytes
+        self.largest, self.left = limits.output_bytes, SHOWN_IN_ALL * limits.output_bytes
         self.control = control
         self.shell = Shell.start(limits.output_bytes)
         serve = {"window": self.window, "attribute": self.attribute}
@@ -77,7 +81,13 @@ class Judge:
         """What a cell shows. Of a cell that runs on both sides, the student's side shows it."""
         if step.kind == "graded":
             return self.locked_cell(step)
-        outputs = checked(self.peer.ask("run", step.source), self.largest)
+        try:
+            outputs = checked(self.peer.ask("run", step.source), min(self.largest, self.left))
+        except Gone:
+            raise
+        except Exception as error:  # what it showed was too large, or it has changed its own side of the bridge
+            outputs = refused(error)
+        self.left -= sum(len(str(output)) for output in outputs)
         if step.in_judge:
             self.locked_cell(step)
         return outputs
@@ -85,7 +95,12 @@ class Judge:
     def locked_cell(self, step: Step) -> list[dict]:
         """Run a cell of the instructor's here, with the student's names where it uses them."""
         wanted = self.wanted(step)
-        found = self.peer.ask("names", wanted) if wanted else {}
+        try:
+            found = self.peer.ask("names", wanted) if wanted else {}
+        except Gone:
+            raise
+        except Exception as error:  # a value that cannot be sent
+            return refused(error)
         if type(found) is not dict or not set(found) <= set(wanted):
             raise Gone("names that nobody asked for")
         # what the checks print to the error stream is no fault of an answer; nbgrader would take it for one
@@ -93,7 +108,7 @@ class Judge:
 
     def wanted(self, step: Step) -> list[str]:
         """The names that the student's process gives: those of answers, and those that are nowhere here."""
-        here = self.shell.user_ns.keys() | vars(builtins).keys()
+        here = self.shell.user_ns.keys() | vars(builtins).keys() | set(step.locked)
         return [name for name in step.loads if name in step.answers or name not in here]
 
     def with_names(self, step: Step, values: dict[str, Any]) -> list[dict]:
@@ -141,12 +156,20 @@ class Judge:
         send(self.control, list(message))
 
 
+def refused(error: Exception) -> list[dict]:
+    """The outputs of a cell from which nothing came over."""
+    name, text = type(error).__name__, str(error)[:2_000]
+    return [{"output_type": "error", "ename": name, "evalue": text, "traceback": [f"✗ {text}"]}]
+
+
 def become(request: dict, files: list[int], told: int) -> None:
     """Judge one submission: the request comes over the first file, the student's process is behind the second."""
     os.close(told)
     control, connection = (socket.socket(fileno=file) for file in files)
     keep_only(control.fileno(), connection.fileno())
-    judge = Judge(receive(control), control, connection)
+    request = receive(control)
+    bound(Limits(**request["limits"]))  # a few bytes of a message may stand for many objects
+    judge = Judge(request, control, connection)
     try:
         judge.run()
     except Gone as error:

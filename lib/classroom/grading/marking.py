@@ -24,7 +24,7 @@ from nbformat import NotebookNode
 from nbgrader.utils import determine_grade, is_grade
 
 from classroom.grading import sandbox, steps
-from classroom.grading.answers import placed
+from classroom.grading.answers import as_released, placed
 from classroom.grading.forks import Forks
 from classroom.grading.sandbox import Box, NoSandbox
 from classroom.grading.student import JUDGED
@@ -90,7 +90,7 @@ def mark(task: Task) -> Result:
         for output in cell.outputs:
             if output.output_type == "execute_result":
                 output.execution_count = number + 1
-    points = {c.metadata.nbgrader.grade_id: determine_grade(c)[0] for c in found.notebook.cells if is_grade(c)}
+    points = {c.metadata.nbgrader.grade_id: _points(c, flags) for c in found.notebook.cells if is_grade(c)}
     return Result(
         notebook=nbformat.writes(found.notebook),
         points=points,
@@ -101,6 +101,19 @@ def mark(task: Task) -> Result:
         cpu_seconds=run.cpu,
         **about,
     )
+
+
+def _points(cell: NotebookNode, flags: list[str]) -> float | None:
+    """What nbgrader reads from a test cell; partial credit that is no share of its points is none."""
+    results = [output.data.get("text/plain", "") for output in cell.get("outputs", []) if "data" in output]
+    try:
+        share = float(results[-1]) if results else 0.0
+    except ValueError:
+        share = 0.0
+    if not 0 <= share <= cell.metadata.nbgrader.points:
+        flags.append(f"{cell.metadata.nbgrader.grade_id} gives {share} points of {cell.metadata.nbgrader.points}")
+        cell.outputs = [nbformat.from_dict(failed("Doubtful", f"{share} points cannot be given"))]
+    return determine_grade(cell)[0]
 
 
 def close() -> None:
@@ -130,7 +143,7 @@ def _run(notebook: NotebookNode, authority: NotebookNode, task: Task) -> _Run:
     judges = _forks("judge", [*ALWAYS, *modules], sandbox.command(task.limits, is_open=True) if task.isolated else [])
     request = {
         "steps": [asdict(step) for step in plan],
-        "shown": steps.shown(authority, JUDGED),
+        "shown": steps.shown(as_released(authority), JUDGED),
         "limits": asdict(task.limits),
         "is_robot": task.is_robot,
     }
@@ -157,18 +170,21 @@ def _attempt(run: _Run, request: dict, students: Forks, judges: Forks, isolated:
     folder = None if isolated else tempfile.mkdtemp(prefix="submission-")
     control, theirs = socket.socketpair()
     judge_end, student_end = socket.socketpair()
-    student = judge = None
+    student = judge = handle = None
     try:
         inside = {"first": box.first, "user": box.user} if box else {"first": None, "folder": folder}
         inside |= {name: request[name] for name in ("limits", "is_robot")}
         student = students.fork(inside, [student_end.fileno()])
+        handle = os.pidfd_open(student)  # by the time of a signal its number may be another process's
         judge = judges.fork({}, [theirs.fileno(), judge_end.fileno()])
         for end in (theirs, judge_end, student_end):
             end.close()
         steps.send(control, request | {"skip": sorted(run.skip), "done": sorted(run.outputs)})
-        _follow(run, control, student, box)
+        _follow(run, control, handle, box)
     finally:
         run.cpu += _cpu(student)
+        if handle is not None:
+            os.close(handle)
         for end in (control, theirs, judge_end, student_end):
             end.close()
         if box:
@@ -181,7 +197,7 @@ def _attempt(run: _Run, request: dict, students: Forks, judges: Forks, isolated:
 
 
 def _follow(run: _Run, control: socket.socket, student: int, box: Box | None) -> None:
-    """Take the judge's messages, and end what takes too long or too much."""
+    """Take the judge's messages, and end what takes too long or too much. `student` is a file that names a process."""
     current, deadline, interrupted, why = 0, run.until, False, ""
     while True:
         if not select.select([control], [], [], WATCHED)[0]:
@@ -225,7 +241,7 @@ def _follow(run: _Run, control: socket.socket, student: int, box: Box | None) ->
 
 def _signal(process: int, number: int) -> None:
     try:
-        os.kill(process, number)
+        signal.pidfd_send_signal(process, number)
     except ProcessLookupError:
         pass
 

@@ -2,7 +2,7 @@
 
 Reading never runs anything: numbers, texts, containers, tensors and arrays come out as themselves, and everything
 else as a `Handle`, the number of an object that stays where it is. A subclass of a plain type is no plain type.
-The judge may send more than that to a student's process (`trusted=True`): a model, which is pickled.
+The judge may send more than that to a student's process: a model, which is pickled.
 """
 
 from __future__ import annotations
@@ -43,10 +43,11 @@ class Handle:
     is_callable: bool
 
 
-def encode(value: Any, keep: Callable[[Any], Handle | int], *, trusted: bool = False) -> bytes:
+def encode(value: Any, keep: Callable[[Any], Handle | int], *, models: dict | None = None) -> bytes:
     """`value` as bytes. `keep` gives the `Handle` of an object that is not plain, or the other side's own number of it.
 
-    A tensor that stands in `value` twice is one tensor on the other side too.
+    A tensor that stands in `value` twice is one tensor on the other side too. `models` are those that were sent before,
+    by their id: with it a model may be sent, and one that comes again unchanged is the same object as then.
     Raises `NotPlain` for containers that are nested too deep or hold themselves.
     """
 
@@ -87,8 +88,9 @@ def encode(value: Any, keep: Callable[[Any], Handle | int], *, trusted: bool = F
             return msgpack.ExtType(_RANGE, pack([inner.start, inner.stop, inner.step]))
         elif drawing.is_drawing(inner):
             return msgpack.ExtType(_DRAWING, pack(drawing.described(inner)))
-        if trusted and (data := _pickled(inner)) is not None:
-            return msgpack.ExtType(_PICKLE, data)
+        if models is not None and (data := _pickled(inner)) is not None:
+            number, _ = models.setdefault(id(inner), (len(models), inner))  # kept, so that no other gets its id
+            return msgpack.ExtType(_PICKLE, pack([number, data]))
         kept = keep(inner)
         if isinstance(kept, int):
             return msgpack.ExtType(_OWN, pack(kept))
@@ -101,11 +103,11 @@ def encode(value: Any, keep: Callable[[Any], Handle | int], *, trusted: bool = F
 
 
 def decode(
-    data: bytes, stand_in: Callable[[Handle], Any], own: Callable[[int], Any], *, trusted: bool = False
+    data: bytes, stand_in: Callable[[Handle], Any], own: Callable[[int], Any], *, models: dict | None = None
 ) -> Any:
     """The value in `data`. `stand_in` makes what represents an object of the other side, `own` finds one of this side.
 
-    Raises `NotPlain` for anything that `encode` does not write. Pickles are read with ``trusted=True`` alone.
+    Raises `NotPlain` for anything that `encode` does not write. Pickles are read only with `models`, those read before.
     """
     depth = 0
     tensors: list[torch.Tensor] = []
@@ -152,16 +154,28 @@ def decode(
         if code == _HANDLE:
             number, name, is_callable = _list(unpack(inner), 3)
             return stand_in(Handle(_is(number, int), _is(name, str)[:80], _is(is_callable, bool)))
-        if code == _PICKLE and trusted:
-            return pickle.loads(inner)
+        if code == _PICKLE and models is not None:
+            number, data = _list(unpack(inner), 2)
+            if models.get(number, (None,))[0] != data:
+                models[number] = data, pickle.loads(data)
+            return models[number][1]
         raise NotPlain(f"unknown kind {code}")
 
     try:
         return unpack(data)
     except NotPlain:
         raise
-    except (ValueError, TypeError, KeyError, IndexError, AttributeError, OverflowError,
-            RecursionError, RuntimeError, MemoryError) as error:
+    except (
+        ValueError,
+        TypeError,
+        KeyError,
+        IndexError,
+        AttributeError,
+        OverflowError,
+        RecursionError,
+        RuntimeError,
+        MemoryError,
+    ) as error:
         raise NotPlain(f"no plain data: {type(error).__name__}: {error}") from None
     except msgpack.UnpackException as error:
         raise NotPlain(f"no plain data: {type(error).__name__}") from None
@@ -170,7 +184,12 @@ def decode(
 def _tensor(tensor: torch.Tensor) -> list | None:
     """Type, shape, bytes and whether it asks for a gradient; None for a tensor without plain numbers."""
     name = str(tensor.dtype).removeprefix("torch.")
-    if tensor.device.type not in ("cpu", "meta") or tensor.layout is not torch.strided or tensor.is_quantized or name not in _SIZES:
+    if (
+        tensor.device.type not in ("cpu", "meta")
+        or tensor.layout is not torch.strided
+        or tensor.is_quantized
+        or name not in _SIZES
+    ):
         return None
     if tensor.is_meta:
         return [name, list(tensor.shape), None, False]
@@ -197,6 +216,10 @@ def _as_array(kind: Any, shape: Any, data: Any) -> np.ndarray:
     if _is(kind, str) not in _ARRAYS:
         raise NotPlain("no array of numbers")
     shape = [_is(size, int) for size in _list(shape)]
+    if any(size < 0 for size in shape):
+        raise NotPlain("no shape")
+    if np.dtype(kind) == bool and _is(data, bytes).strip(b"\0\1"):
+        raise NotPlain("a truth that is neither true nor false")
     return np.frombuffer(bytearray(_is(data, bytes)), dtype=kind).reshape(shape)
 
 

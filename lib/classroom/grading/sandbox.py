@@ -3,7 +3,8 @@
 Inside there is no network, no file of the course but its two packages without checks and grading, a read-only system,
 and a small scratch space. Every process of a box ends with it. bubblewrap starts a program that only waits; what runs
 the student's code is a fork of a process that has imported torch, which joins the box's namespaces (setns(2)), gives
-up every right, and bounds itself (setrlimit(2)). The sum over its processes is watched from outside (`Box.memory`).
+up every right, has its system calls filtered (`seccomp`), and bounds itself (setrlimit(2)). The sum over its processes
+is watched from outside (`Box.memory`).
 """
 
 from __future__ import annotations
@@ -19,11 +20,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+from classroom.grading import seccomp
 from classroom.grading.task import MB, Limits
 
 LIB = Path(__file__).resolve().parents[2]
 WORK = "/tmp/work"  # the student's folder in the box
 HIDDEN = ("classroom/checks", "classroom/grading")  # of the course's packages, what a student's process must not read
+MOST_FILES = 20_000  # in the scratch space
 THROWAWAY = 61_000  # the first of the user numbers that boxes get where the grader is root
 MISSING = (
     "Nothing isolates the submissions from this machine. Install bubblewrap (Debian, Ubuntu: apt-get install "
@@ -31,6 +34,7 @@ MISSING = (
 )
 _CLONE = {"user": 0x10000000, "mnt": 0x00020000, "uts": 0x04000000, "ipc": 0x08000000, "net": 0x40000000,
           "cgroup": 0x02000000, "pid": 0x20000000}  # fmt: skip
+_REMOUNT = 32 | 4 | 2  # MS_REMOUNT, MS_NODEV, MS_NOSUID of mount(2)
 _PR_SET_PDEATHSIG, _PR_SET_NO_NEW_PRIVS, _PR_CAPBSET_DROP = 1, 38, 24
 
 
@@ -70,7 +74,8 @@ def command(limits: Limits, *, is_open: bool = False) -> list[str]:
         argv += [*_folders_above(LIB / package), "--ro-bind", f"{LIB / package}", f"{LIB / package}"]
     for place in HIDDEN * (not is_open):
         argv += ["--size", "4096", "--tmpfs", f"{LIB / place}", "--remount-ro", f"{LIB / place}"]
-    argv += ["--proc", "/proc", "--dev", "/dev"]
+    # a shared mapping of /dev/zero is memory that no file bounds and no process is charged for
+    argv += ["--proc", "/proc", "--dev", "/dev", "--dev-bind", "/dev/null", "/dev/zero"]
     argv += ["--perms", "1777", "--size", f"{limits.disk_bytes // 4}", "--tmpfs", "/dev/shm"]
     argv += ["--perms", "1777", "--size", f"{limits.disk_bytes}", "--tmpfs", "/tmp", "--perms", "0777", "--dir", WORK]
     return [*argv, "--remount-ro", "/dev", "--remount-ro", "/", "--chdir", "/tmp"]
@@ -139,6 +144,9 @@ def enter(first: int, user: int | None, limits: Limits) -> int:
         with open(f"/proc/{first}/ns/{name}") as namespace:
             if libc.setns(namespace.fileno(), _CLONE[name]) and name != "cgroup":
                 raise OSError(ctypes.get_errno(), f"setns to the box's {name} namespace failed")
+    for place in ("/tmp", "/dev/shm"):  # an empty file takes no space, but memory of the kernel
+        if libc.mount(None, place.encode(), None, _REMOUNT, f"nr_inodes={MOST_FILES}".encode()):
+            raise OSError(ctypes.get_errno(), f"the number of files in {place} could not be bounded")
     os.chdir(WORK)
     if process := os.fork():
         return process
@@ -151,6 +159,7 @@ def enter(first: int, user: int | None, limits: Limits) -> int:
         os.setresgid(user, user, user)
         os.setresuid(user, user, user)
     _give_up_rights(libc)
+    seccomp.install(libc)
     bound(limits)
     return 0
 

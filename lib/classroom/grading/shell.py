@@ -64,7 +64,9 @@ class Outputs:
     def _cut(self) -> None:
         if not self.is_cut:
             self.is_cut, self.left = True, 0
-            self.found.append({"output_type": "stream", "name": "stdout", "text": "\n[the rest is left out: too long]\n"})
+            self.found.append(
+                {"output_type": "stream", "name": "stdout", "text": "\n[the rest is left out: too long]\n"}
+            )
 
 
 class Stream(io.TextIOBase):

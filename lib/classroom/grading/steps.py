@@ -20,12 +20,14 @@ from nbformat import NotebookNode
 from nbgrader.utils import is_grade, is_locked, is_solution
 
 _HEAD = struct.Struct("<I")
+MOST_OUTPUTS = 500  # of one cell
 _PICTURE = re.compile(r"[A-Za-z0-9+/=\n]*")
 
 
 @dataclass
 class Step:
-    """One code cell. `loads` are the names it uses, `answers` those of them that a student's cell gives."""
+    """One code cell. `loads` are the names it uses; `answers` those of them that a student's cell gives, `locked` those
+    that a locked cell gives, and nobody else may."""
 
     kind: str
     name: str
@@ -33,6 +35,7 @@ class Step:
     place: int  # of the cell in the notebook
     loads: list[str] = field(default_factory=list)
     answers: list[str] = field(default_factory=list)
+    locked: list[str] = field(default_factory=list)
     in_judge: bool = False
 
 
@@ -52,7 +55,8 @@ def plan(notebook: NotebookNode, authority: NotebookNode) -> list[Step]:
         # of an answer the released text counts: what it defines there is what the tests ask for
         loads, stores = names(given[name].source if name in given else cell.source)
         answers = sorted(one for one in loads if giver.get(one) == "student") if kind != "student" else []
-        made.append(Step(kind, name, cell.source, place, sorted(loads), answers))
+        locked = sorted(one for one in loads if giver.get(one) == "locked")
+        made.append(Step(kind, name, cell.source, place, sorted(loads), answers, locked))
         if name:
             giver |= dict.fromkeys(stores, "student" if kind == "student" else "locked")
     needed: set[str] = set()
@@ -96,7 +100,9 @@ def shown(authority: NotebookNode, judged: str) -> list[tuple[str, str]]:
         if cell.cell_type != "code" or is_solution(cell):
             continue
         for node in _walk(cell.source):
-            if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[: judged.count(".") + 1] == judged.split("."):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[
+                : judged.count(".") + 1
+            ] == judged.split("."):
                 for alias in node.names:
                     module = f"{node.module}.{alias.name}"
                     used = re.findall(rf"\b{re.escape(alias.asname or alias.name)}\.([A-Za-z]\w*)", text)
@@ -133,13 +139,18 @@ def checked(outputs: Any, largest: int) -> list[dict]:
         "error": {"ename": str, "evalue": str, "traceback": list},
     }
     kept, size = [], 0
-    for output in outputs if type(outputs) is list else []:
-        form = forms.get(output.get("output_type")) if type(output) is dict else None
+    for output in outputs[:MOST_OUTPUTS] if type(outputs) is list else []:
+        claimed = output.get("output_type") if type(output) is dict else None
+        form = forms.get(claimed) if type(claimed) is str else None
         if form is None or {key: type(value) for key, value in output.items() if key != "output_type"} != form:
             continue
         data = output.get("data", {})
         lines = output.get("traceback", [])
-        if not all(type(line) is str for line in lines) or output.get("name") not in (None, "stdout", "stderr"):
+        if (
+            len(lines) > 100
+            or not all(type(line) is str for line in lines)
+            or output.get("name") not in (None, "stdout", "stderr")
+        ):
             continue
         if not all(kind in ("text/plain", "image/png") and type(value) is str for kind, value in data.items()):
             continue
