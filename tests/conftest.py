@@ -146,7 +146,12 @@ class CheckingFinder(importlib.abc.MetaPathFinder):
 # ---- tests on several workers ----
 
 # Files in which each parameter has expensive fixtures of its own: its tests stay together, and the file is shared out.
-SHARED_OUT = ("tests/exercises/test_graders.py", "tests/exercises/test_release.py", "tests/book/test_browser.py")
+SHARED_OUT = (
+    "tests/exercises/test_graders.py",
+    "tests/exercises/test_release.py",
+    "tests/book/test_browser.py",
+    "tests/grading/test_same_marks.py",
+)
 
 
 def unit_of_work(nodeid: str) -> str:

@@ -29,7 +29,7 @@ def main(arguments: list[str] | None = None) -> int:
     modules = {name: importlib.import_module(COMMANDS[name]) for name in chosen}
     for name, module in modules.items():
         about = module.__doc__.partition(": ")[2]
-        module.add_arguments(commands.add_parser(name, help=about, description=about.capitalize()))
+        module.add_arguments(commands.add_parser(name, help=about, description=about[0].upper() + about[1:]))
     options = parser.parse_args(arguments)
     if options.command is None:
         parser.print_help()

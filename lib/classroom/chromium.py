@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import subprocess
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from classroom.debian import install
 
 # It must not look for updates, sync or try other transports while requests are counted.
 FLAGS = [
@@ -44,15 +45,7 @@ def launch(playwright, path: str):
 
 def install_chromium() -> None:
     """On Debian and its relatives root may install the browser: try it once."""
-    release = Path("/etc/os-release")
-    if not release.exists() or "debian" not in release.read_text() or not shutil.which("apt-get"):
-        return
-    if os.geteuid() == 0:
-        environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-        command = ["apt-get", "install", "-y", "--no-install-recommends", "chromium"]
-        if subprocess.run(command, env=environment, capture_output=True).returncode:
-            subprocess.run(["apt-get", "update"], env=environment, capture_output=True)
-            subprocess.run(command, env=environment, capture_output=True)
+    install("chromium")
 
 
 # ---- a page, as a reader opens it ----

@@ -108,7 +108,7 @@ def distributed():
     try:
         return importlib.import_module("distributed")
     except ModuleNotFoundError:
-        raise GradingFailed("A cluster needs Dask: pip install 'plainformer[cluster]', here and on workers.") from None
+        raise GradingFailed("A cluster needs Dask, here and on each worker: pip install distributed.") from None
 
 
 @contextlib.contextmanager

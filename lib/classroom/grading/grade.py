@@ -22,6 +22,7 @@ from traitlets.config import Config
 from classroom.grading import authority as authorities
 from classroom.grading import cluster, course, intake, workers
 from classroom.grading import gradebook as gradebooks
+from classroom.grading import handed_in as handed_in_files
 from classroom.grading.batch import Batch, Merge, Summary
 from classroom.grading.course import ROOT, GradingFailed
 from classroom.grading.intake import Intake
@@ -183,10 +184,13 @@ def _take(
 ) -> tuple[Intake, datetime | None]:
     folder = Path(config.CourseDirectory.root) / config.CourseDirectory.submitted_directory / student / assignment
     taken, stamp = intake.take(folder, authority), folder / "timestamp.txt"
-    if not stamp.is_file() or stamp.is_symlink():
+    if not os.path.lexists(stamp):
         return taken, None
-    with stamp.open("rb") as file:
-        written = file.read(100).decode("utf-8", "replace").strip()
+    try:
+        written = handed_in_files.content(stamp)[:100].decode("utf-8", "replace").strip()
+    except handed_in_files.Refused as error:
+        taken.flags.append(f"timestamp.txt cannot be read: {error}. Was it handed in late?")
+        return taken, None
     try:
         return taken, parse_utc(written)
     except (ValueError, OverflowError):

@@ -20,8 +20,8 @@ from torch.utils.hooks import RemovableHandle
 from classroom.grading.bridge import Gone, Peer
 from classroom.grading.sandbox import bound
 from classroom.grading.shell import Shell
-from classroom.grading.steps import Step, checked, receive, send
-from classroom.grading.student import JUDGED, keep_only
+from classroom.grading.steps import JUDGED, Step, checked, receive, send
+from classroom.grading.student import keep_only
 from classroom.grading.task import Limits
 
 # of a model that stays here, since it holds a function of a check: what its parts are, and how to watch them

@@ -27,7 +27,6 @@ from classroom.grading import sandbox, steps
 from classroom.grading.answers import as_released, placed
 from classroom.grading.forks import Forks
 from classroom.grading.sandbox import Box, NoSandbox
-from classroom.grading.student import JUDGED
 from classroom.grading.task import MB, Limits, Result, Task
 
 ALWAYS = ["torch", "numpy", "classroom", "plainformer.model", "IPython.core.interactiveshell", "matplotlib_inline"]
@@ -139,11 +138,11 @@ def _run(notebook: NotebookNode, authority: NotebookNode, task: Task) -> _Run:
     plan = steps.plan(notebook, authority)
     run = _Run(plan, task.limits, time.monotonic() + task.limits.total_seconds)
     modules = steps.imports(authority)
-    students = _forks("student", [*ALWAYS, *(name for name in modules if not name.startswith(JUDGED))], [])
+    students = _forks("student", [*ALWAYS, *(name for name in modules if not name.startswith(steps.JUDGED))], [])
     judges = _forks("judge", [*ALWAYS, *modules], sandbox.command(task.limits, is_open=True) if task.isolated else [])
     request = {
         "steps": [asdict(step) for step in plan],
-        "shown": steps.shown(as_released(authority), JUDGED),
+        "shown": steps.shown(as_released(authority), steps.JUDGED),
         "limits": asdict(task.limits),
         "is_robot": task.is_robot,
     }

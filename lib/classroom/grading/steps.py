@@ -19,6 +19,7 @@ from IPython.core.inputtransformer2 import TransformerManager
 from nbformat import NotebookNode
 from nbgrader.utils import is_grade, is_locked, is_solution
 
+JUDGED = "classroom.checks"  # this package is the judge's; in a student's process its modules are windows to it
 _HEAD = struct.Struct("<I")
 MOST_OUTPUTS = 500  # of one cell
 _PICTURE = re.compile(r"[A-Za-z0-9+/=\n]*")

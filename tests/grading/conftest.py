@@ -1,0 +1,54 @@
+"""A browser, and boxes for students' code, for the tests of this folder."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from classroom.chromium import MISSING, find_chromium, install_chromium, launch
+from classroom.debian import install
+from classroom.grading import marking, sandbox
+
+
+@pytest.fixture(scope="session")
+def in_browser():
+    """A function: call `function(browser, …)` with headless Chromium, and return what it returns.
+
+    All calls run in one thread of their own: Playwright allows one event loop a thread, and the book's tests
+    may still hold this one's. Without a browser the tests are skipped, except where CI=true: there they fail.
+    """
+    from playwright.sync_api import sync_playwright
+
+    with ThreadPoolExecutor(1) as thread:
+
+        def do(function: Callable, *arguments):
+            return thread.submit(function, *arguments).result()
+
+        playwright = do(lambda: sync_playwright().start())
+        try:
+            path = do(find_chromium, playwright)
+            if path is None:
+                install_chromium()
+                path = do(find_chromium, playwright)
+            if path is None:
+                (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(MISSING)
+            browser = do(launch, playwright, path)
+            yield lambda function, *arguments: do(function, browser, *arguments)
+            do(browser.close)
+        finally:
+            do(playwright.stop)
+
+
+@pytest.fixture(scope="session")
+def boxes():
+    """bubblewrap, installed if root may do so. Without it tests are skipped, except where CI=true: there they fail."""
+    if sandbox.why_not():
+        install("bubblewrap")
+        sandbox.why_not.cache_clear()
+    if why := sandbox.why_not():
+        (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(why)
+    yield
+    marking.close()

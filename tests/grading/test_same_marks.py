@@ -1,0 +1,58 @@
+"""Marks in boxes are those of nbgrader's own autograder: right answers in every style, and every known wrong one.
+
+tests/exercises/test_graders.py grades the same submissions with the stock autograder and expects the same.
+"""
+
+import pytest
+
+from classroom.grading import course, robots, trial
+from classroom.grading.authority import authority
+from classroom.grading.release import build
+from classroom.grading.task import Task
+
+# Right to be refused, but in other words: a hook of the judge's own cannot be taken off from a student's process.
+UNNAMED = {("08_model", "p5-cleaned", "a hook that was there before is gone: take off your own alone")}
+
+
+@pytest.fixture(scope="module", params=course.assignments())
+def graded(request, tmp_path_factory, boxes):
+    """An assignment, its robots, and the result of each."""
+    name = request.param
+    released = build(name, tmp_path_factory.mktemp(name)) / f"{name}.ipynb"
+    text = authority(name)[name]
+    class_, results = robots.robots(name, released), {}
+    for robot in class_:
+        folder = tmp_path_factory.mktemp("submitted")
+        robot.build(folder)
+        notebook = (folder / f"{name}.ipynb").read_bytes()
+        results[robot.student] = robots.mark(
+            Task(assignment=name, student=robot.student, notebook=notebook, authority=text, key="")
+        )
+    return name, class_, results
+
+
+def test_every_robot_gets_the_marks_that_it_must_get(graded):
+    _, class_, results = graded
+    kinds = {robot.kind for robot in class_}
+    assert kinds == {"right", "partly right", "nothing right", "known wrong answers"}
+    assert {
+        robot.student: faults for robot in class_ if (faults := robot.faults(results[robot.student].points))
+    } == {}
+
+
+def test_every_slip_is_named_to_the_student_and_to_the_report(graded):
+    name, _, results = graded
+    about = trial.Assignment(name)
+    for k, slips in enumerate(trial.pack(about.catalogue)):
+        named = results[f"{robots.WRONG}{k + 1:02}"].slips
+        for check, says in slips.items():
+            cell = about.tests[check]
+            assert named.get(cell) == says or (name, cell, says) in UNNAMED, (cell, says, named.get(cell))
+
+
+def test_nobody_honest_is_flagged_and_an_essay_waits_for_a_person(graded):
+    name, _, results = graded
+    assert {student: result.flags for student, result in results.items() if result.flags} == {}
+    assert all(result.isolation == "bubblewrap" for result in results.values())
+    essays = {cell for result in results.values() for cell, points in result.points.items() if points is None}
+    assert essays <= {"p8-essay"} or name != "06_norms"
