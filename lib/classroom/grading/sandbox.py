@@ -10,6 +10,7 @@ is watched from outside (`Box.memory`).
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import functools
 import json
 import os
@@ -35,6 +36,7 @@ MISSING = (
 _CLONE = {"user": 0x10000000, "mnt": 0x00020000, "uts": 0x04000000, "ipc": 0x08000000, "net": 0x40000000,
           "cgroup": 0x02000000, "pid": 0x20000000}  # fmt: skip
 _REMOUNT = 32 | 4 | 2  # MS_REMOUNT, MS_NODEV, MS_NOSUID of mount(2)
+_NS_GET_USERNS = 0xB701  # ioctl_ns(2)
 _PR_SET_PDEATHSIG, _PR_SET_NO_NEW_PRIVS, _PR_CAPBSET_DROP = 1, 38, 24
 
 
@@ -68,16 +70,17 @@ def command(limits: Limits, *, is_open: bool = False) -> list[str]:
             argv += ["--symlink", os.readlink(place), place]
         elif os.path.isdir(place):
             argv += ["--ro-bind", place, place]
+    # a shared mapping of /dev/zero is memory that no file bounds and no process is charged for
+    argv += ["--proc", "/proc", "--dev", "/dev", "--dev-bind", "/dev/null", "/dev/zero"]
+    argv += ["--perms", "1777", "--size", f"{limits.disk_bytes // 4}", "--tmpfs", "/dev/shm"]
+    argv += ["--perms", "1777", "--size", f"{limits.disk_bytes}", "--tmpfs", "/tmp", "--perms", "0777", "--dir", WORK]
+    # after /tmp, in which all of this may lie
     for place in sorted(_pythons()):
         argv += [*_folders_above(Path(place)), "--ro-bind", place, place]
     for package in ("plainformer", "classroom"):
         argv += [*_folders_above(LIB / package), "--ro-bind", f"{LIB / package}", f"{LIB / package}"]
     for place in HIDDEN * (not is_open):
         argv += ["--size", "4096", "--tmpfs", f"{LIB / place}", "--remount-ro", f"{LIB / place}"]
-    # a shared mapping of /dev/zero is memory that no file bounds and no process is charged for
-    argv += ["--proc", "/proc", "--dev", "/dev", "--dev-bind", "/dev/null", "/dev/zero"]
-    argv += ["--perms", "1777", "--size", f"{limits.disk_bytes // 4}", "--tmpfs", "/dev/shm"]
-    argv += ["--perms", "1777", "--size", f"{limits.disk_bytes}", "--tmpfs", "/tmp", "--perms", "0777", "--dir", WORK]
     return [*argv, "--remount-ro", "/dev", "--remount-ro", "/", "--chdir", "/tmp"]
 
 
@@ -95,6 +98,9 @@ class Box:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 pass_fds=[writing],
+                env={
+                    "PATH": os.environ.get("PATH", os.defpath)
+                },  # process 1 of the box keeps its own, to be read there
             )
         finally:
             os.close(writing)
@@ -140,10 +146,11 @@ def enter(first: int, user: int | None, limits: Limits) -> int:
     The calling process must have one thread, and nothing open that the student's code may not have.
     """
     libc = ctypes.CDLL(None, use_errno=True)
-    for name in (["user"] if user is None else []) + ["cgroup", "uts", "ipc", "net", "pid", "mnt"]:
-        with open(f"/proc/{first}/ns/{name}") as namespace:
-            if libc.setns(namespace.fileno(), _CLONE[name]) and name != "cgroup":
-                raise OSError(ctypes.get_errno(), f"setns to the box's {name} namespace failed")
+    spaces = {name: os.open(f"/proc/{first}/ns/{name}", os.O_RDONLY) for name in _CLONE}
+    if user is None:  # bubblewrap makes one user namespace in another, and the outer one owns the box
+        _join(libc, fcntl.ioctl(spaces["mnt"], _NS_GET_USERNS), "user")
+    for name in ("cgroup", "uts", "ipc", "net", "pid", "mnt"):
+        _join(libc, spaces[name], name)
     for place in ("/tmp", "/dev/shm"):  # an empty file takes no space, but memory of the kernel
         if libc.mount(None, place.encode(), None, _REMOUNT, f"nr_inodes={MOST_FILES}".encode()):
             raise OSError(ctypes.get_errno(), f"the number of files in {place} could not be bounded")
@@ -154,7 +161,10 @@ def enter(first: int, user: int | None, limits: Limits) -> int:
     os.umask(0o077)
     for capability in range(64):
         libc.prctl(_PR_CAPBSET_DROP, capability, 0, 0, 0)  # fails above the last one there is
-    if user is not None:
+    if user is None:
+        if not os.path.samestat(os.fstat(spaces["user"]), os.stat("/proc/self/ns/user")):
+            _join(libc, spaces["user"], "user")
+    else:
         os.setgroups([])
         os.setresgid(user, user, user)
         os.setresuid(user, user, user)
@@ -162,6 +172,11 @@ def enter(first: int, user: int | None, limits: Limits) -> int:
     seccomp.install(libc)
     bound(limits)
     return 0
+
+
+def _join(libc: ctypes.CDLL, space: int, name: str) -> None:
+    if libc.setns(space, _CLONE[name]) and name != "cgroup":
+        raise OSError(ctypes.get_errno(), f"setns to the box's {name} namespace failed")
 
 
 def bound(limits: Limits) -> None:
