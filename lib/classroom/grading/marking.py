@@ -29,7 +29,7 @@ from classroom.grading.forks import Forks
 from classroom.grading.sandbox import Box, NoSandbox
 from classroom.grading.task import MB, Limits, Result, Task
 
-ALWAYS = ["torch", "numpy", "classroom", "plainformer.model", "IPython.core.interactiveshell", "matplotlib_inline"]
+ALWAYS = ["torch", "numpy", "classroom", "plainformer.model", "IPython.core.interactiveshell"]
 GRACE = 2.0  # seconds from an interrupt to the end of the box
 WATCHED = 0.1  # seconds between two looks at a box's memory
 _warm: dict[tuple, Forks] = {}
@@ -148,7 +148,7 @@ def _run(notebook: NotebookNode, authority: NotebookNode, task: Task) -> _Run:
     }
     while not run.is_over and time.monotonic() < run.until:
         _attempt(run, request, students, judges, task.isolated)
-    if not run.is_over:
+    if time.monotonic() > run.until:
         run.flags.append(f"the submission took more than {task.limits.total_seconds:.0f} seconds")
     return run
 
@@ -199,8 +199,11 @@ def _follow(run: _Run, control: socket.socket, student: int, box: Box | None) ->
     """Take the judge's messages, and end what takes too long or too much. `student` is a file that names a process."""
     current, deadline, interrupted, why = 0, run.until, False, ""
     while True:
-        if not select.select([control], [], [], WATCHED)[0]:
-            now = time.monotonic()
+        told, now = select.select([control], [], [], WATCHED)[0], time.monotonic()
+        if now > run.until + GRACE:
+            run.lose(current, "Ended", "the time of the submission was used up")
+            return
+        if not told:
             if box and box.memory() > run.limits.memory_bytes:
                 why = why or f"more than {run.limits.memory_bytes // MB} MB of memory"
                 box.close()
@@ -221,7 +224,7 @@ def _follow(run: _Run, control: socket.socket, student: int, box: Box | None) ->
             kind, rest = "gone", ["the judge ended"]
         if kind == "begin":
             current = rest[0]
-            interrupted, deadline = False, min(time.monotonic() + run.limits.cell_seconds, run.until)
+            interrupted, deadline = False, min(now + run.limits.cell_seconds, run.until)
         elif kind == "cell":
             number, outputs, slip = rest
             run.outputs.setdefault(number, outputs)

@@ -1,0 +1,210 @@
+"""One submission marked in a box: what runs where, what is lost and what is not, and an instructor's own assignment."""
+
+import json
+from dataclasses import replace
+
+import nbformat
+import pytest
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
+from nbgrader.utils import compute_checksum
+
+from classroom.grading import marking
+from classroom.grading.task import Limits, Task
+
+pytestmark = pytest.mark.usefixtures("boxes")
+QUICK = Limits(cell_seconds=3, total_seconds=60)
+
+
+def cell(name: str, source: str, points: float | None = None, solution: bool = False):
+    about = {"grade_id": name, "grade": points is not None, "solution": solution, "locked": not solution, "task": False}
+    about |= {"schema_version": 3, "cell_type": "code"} | ({} if points is None else {"points": points})
+    made = new_code_cell(source, metadata={"nbgrader": about})
+    made.metadata.nbgrader.checksum = compute_checksum(made)
+    return made
+
+
+def assignment(*cells) -> str:
+    notebook = new_notebook(cells=list(cells))
+    for number, one in enumerate(notebook.cells):
+        one.id = f"cell-{number}"
+    return nbformat.writes(notebook)
+
+
+SQUARES = assignment(
+    cell("start", "import math\n\nLIMIT = 10"),
+    cell("p1-answer", "def square(x):\n    raise NotImplementedError", solution=True),
+    cell("p1-visible", "assert square(3) == 9", 1),
+    cell("p1-hidden", "assert [square(n) for n in range(LIMIT)] == [n * n for n in range(LIMIT)]", 2),
+    cell("p2-answer", "names = ...", solution=True),
+    cell("p2-list", "assert names == ['a', 'b']\nassert math.pi > 3", 1),
+)
+RIGHT = {"p1-answer": "def square(x):\n    return x * x", "p2-answer": "names = list('ab')"}
+
+
+def handed_in(authority: str, answers: dict[str, str], own: dict[str, list[str]] | None = None) -> bytes:
+    """The notebook with these answers, and cells of one's own in front of some."""
+    notebook = nbformat.reads(authority, as_version=4)
+    cells = []
+    for one in notebook.cells:
+        name = one.metadata.nbgrader.grade_id
+        one.source = answers.get(name, one.source)
+        cells += [new_code_cell(source) for source in (own or {}).get(name, [])] + [one]
+    notebook.cells = cells
+    return nbformat.writes(notebook).encode()
+
+
+def marked(authority: str, answers: dict[str, str], own=None, limits: Limits = QUICK, **options):
+    notebook = handed_in(authority, answers, own)
+    return marking.mark(
+        Task(assignment="a", student="s", notebook=notebook, authority=authority, key="k", limits=limits, **options)
+    )
+
+
+def outputs(result, name: str) -> list:
+    cells = nbformat.reads(result.notebook, as_version=4).cells
+    return next(c for c in cells if c.metadata.get("nbgrader", {}).get("grade_id") == name).outputs
+
+
+def test_plain_asserts_of_an_instructor_of_ones_own_need_nothing_else():
+    right = marked(SQUARES, RIGHT)
+    assert right.points == {"p1-visible": 1, "p1-hidden": 2, "p2-list": 1}
+    assert right.flags == [] and right.isolation == "bubblewrap"
+    wrong = marked(SQUARES, RIGHT | {"p1-answer": "def square(x):\n    return 9"})
+    assert wrong.points == {"p1-visible": 1, "p1-hidden": 0, "p2-list": 1}
+    assert marked(SQUARES, {}).points == {"p1-visible": 0, "p1-hidden": 0, "p2-list": 0}
+
+
+def test_the_marked_notebook_is_the_instructors_with_the_answers_and_outputs_in_place():
+    result = marked(SQUARES, RIGHT, {"p2-answer": ["print(square(12))"]})
+    notebook = nbformat.reads(result.notebook, as_version=4)
+    nbformat.validate(notebook)
+    given = nbformat.reads(SQUARES, as_version=4).cells
+    ours = [c for c in notebook.cells if "nbgrader" in c.metadata]
+    assert [c.metadata for c in ours] == [c.metadata for c in given]
+    assert [c.source for c in ours] == [RIGHT.get(c.metadata.nbgrader.grade_id, c.source) for c in given]
+    own = next(c for c in notebook.cells if "nbgrader" not in c.metadata)
+    assert own.outputs[0].text == "144\n"
+    assert [c.execution_count for c in notebook.cells] == list(range(1, len(notebook.cells) + 1))
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        "import os\nos._exit(0)",
+        "import ctypes\nctypes.string_at(0)",
+        "while True: pass",
+        "while True:\n    try:\n        while True: pass\n    except BaseException: pass",
+        "x = bytearray(50 * 2**30)",
+        "raise SystemExit",
+        "exit()",
+    ],
+)
+def test_a_cell_that_ends_or_holds_up_everything_loses_itself_alone(bad):
+    result = marked(SQUARES, RIGHT, {"p1-answer": ["before = 1"], "p2-answer": [bad, "after = before + 1"]})
+    assert result.points == {"p1-visible": 1, "p1-hidden": 2, "p2-list": 1}
+
+
+def test_a_function_that_ends_its_process_loses_the_checks_that_call_it():
+    answer = "import os\ndef square(x):\n    return x * x if x == 3 else os._exit(1)"
+    result = marked(SQUARES, RIGHT | {"p1-answer": answer})
+    assert result.points == {"p1-visible": 1, "p1-hidden": 0, "p2-list": 1}
+    assert "ended" in outputs(result, "p1-hidden")[0].evalue
+
+
+def test_names_that_a_student_takes_from_the_checks_stay_the_judges_own():
+    spoilt = "LIMIT = 0\nassert_ = len = range = None\nimport math\nmath.pi = 4\nimport builtins\nbuiltins.range = lambda n: []\n"
+    result = marked(SQUARES, {"p1-answer": spoilt + "def square(x):\n    return 9", "p2-answer": "names = ['a']"})
+    assert result.points == {"p1-visible": 1, "p1-hidden": 0, "p2-list": 0}
+
+
+def test_values_of_other_types_are_what_they_look_like_to_nobody():
+    """Equal to everything, in the student's own process; on the other side an object without a method."""
+    yes = "class Yes:\n    __eq__ = lambda self, other: True\n"
+    result = marked(SQUARES, {"p1-answer": yes + "square = lambda x: Yes()", "p2-answer": yes + "names = Yes()"})
+    assert result.points == {"p1-visible": 0, "p1-hidden": 0, "p2-list": 0}
+
+
+@pytest.mark.parametrize(
+    ("value", "points", "flagged"),
+    [("0.5", 0.5, False), ("2", 2, False), ("0", 0, False), ("3", 0, True), ("-1", 0, True), ("float('nan')", 0, True)],
+)
+def test_partial_credit_is_a_share_of_the_points_and_nothing_else(value, points, flagged):
+    text = assignment(cell("p1-answer", "share = 0", solution=True), cell("p1-share", "share", 2))
+    result = marked(text, {"p1-answer": f"share = {value}"})
+    assert result.points == {"p1-share": points}
+    assert any("p1-share" in flag for flag in result.flags) == flagged
+
+
+def test_outputs_are_text_and_pictures_and_no_more_than_a_cell_may_show():
+    own = [
+        "class Page:\n    def _repr_html_(self): return '<script>1</script>'\n    def __repr__(self): return 'a page'\nPage()",
+        "import matplotlib.pyplot as plt\nplt.plot([1, 2])\nplt.show()",
+        "print('x' * 10**8)",
+    ]
+    result = marked(SQUARES, RIGHT, {"p1-answer": own}, replace(QUICK, output_bytes=100_000))
+    found = [out for c in nbformat.reads(result.notebook, as_version=4).cells for out in c.outputs]
+    kinds = {kind for out in found for kind in out.get("data", {})}
+    assert kinds == {"text/plain", "image/png"}, found
+    assert "script" not in json.dumps(found) and len(json.dumps(found)) < 300_000
+    assert sum(result.points.values()) == 4
+
+
+def test_what_is_no_notebook_is_told_why_and_what_to_do():
+    task = Task(assignment="a", student="s", notebook=b"", authority=SQUARES, key="k")
+    result = marking.mark(task)
+    assert result.notebook is None and result.points == {} and "empty" in result.findings[-1]
+
+
+def test_an_essay_waits_for_a_person_and_one_that_was_left_as_it_came_does_not():
+    essay = cell("p1-essay", "*Your answer here*", 4, solution=True)
+    essay = new_markdown_cell(essay.source, metadata=essay.metadata)
+    essay.metadata.nbgrader |= {"cell_type": "markdown", "locked": False}
+    essay.metadata.nbgrader.checksum = compute_checksum(essay)
+    text = assignment(essay)
+    assert marked(text, {"p1-essay": "I think so."}).points == {"p1-essay": None}
+    assert marked(text, {}).points == {"p1-essay": 0}
+
+
+def test_without_isolation_marks_are_the_same_and_the_result_says_so():
+    result = marked(SQUARES, RIGHT, isolated=False)
+    assert sum(result.points.values()) == 4 and result.isolation == "none"
+
+
+def test_a_submission_that_takes_too_long_in_all_keeps_what_it_earned_before():
+    stubborn = "import time\nfor _ in range(99):\n    try: time.sleep(9)\n    except BaseException: pass"
+    result = marked(SQUARES, RIGHT, {"p2-answer": [stubborn] * 9}, Limits(cell_seconds=30, total_seconds=6))
+    assert result.points == {"p1-visible": 1, "p1-hidden": 2, "p2-list": 0}
+    assert any("seconds" in flag for flag in result.flags)
+
+
+def test_a_check_that_lets_anything_pass_is_no_sign_of_an_attack():
+    text = assignment(
+        cell("p1-answer", "x = 1", solution=True), cell("p1-any", "x", 1), cell("p1-none", "1 + 1 == 2", 1)
+    )
+    assert marked(text, {"p1-answer": "x = 'anything'"}).flags == []
+
+
+def test_gradients_flow_through_a_function_of_the_judge_and_objects_keep_their_identity():
+    text = assignment(
+        cell("start", "import torch"),
+        cell("p1-answer", "def slope(f, x): ...", solution=True),
+        cell("p1-slope", "x = torch.arange(3.0)\nassert torch.equal(slope(lambda t: t**3, x), 3 * x**2)", 1),
+        cell("p2-answer", "def put(values, out): ...", solution=True),
+        cell(
+            "p2-put",
+            "out = torch.zeros(2)\nmade = [0]\nput(made, out)\nassert made == [0, 5] and out.tolist() == [1, 1]",
+            1,
+        ),
+        cell("p3-answer", "class Box: ...", solution=True),
+        cell("p3-box", "box = Box()\nbox.add(2)\nbox.add(3)\nassert box.total() == 5 and box.items == [2, 3]", 1),
+    )
+    result = marked(
+        text,
+        {
+            "p1-answer": "def slope(f, x):\n    x = x.clone().requires_grad_()\n    f(x).sum().backward()\n    return x.grad",
+            "p2-answer": "def put(values, out):\n    values.append(5)\n    out += 1",
+            "p3-answer": "class Box:\n    def __init__(self): self.items = []\n"
+            "    def add(self, n): self.items.append(n)\n    def total(self): return sum(self.items)",
+        },
+    )
+    assert result.points == {"p1-slope": 1, "p2-put": 1, "p3-box": 1}
