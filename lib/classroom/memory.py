@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from collections.abc import Callable
 from typing import ClassVar
 
 from torch import Tensor
@@ -53,3 +54,16 @@ class Memory(TorchDispatchMode):
 
     def _remove(self, key: int) -> None:
         self.now -= self.alive.pop(key)
+
+
+# Where answers run in a process of their own: runs a call there, and tells by how many bytes that process grew.
+growth: Callable[[Callable[[], object]], int] | None = None
+
+
+def fits(call: Callable[[], object], n_bytes: int) -> bool:
+    """Whether a call of an answer takes so much memory at most, as the system counts.
+
+    A `Memory` counts exactly, but beside the answer, which could change its count. True without asking where the
+    answer runs in this process.
+    """
+    return growth is None or growth(call) <= n_bytes

@@ -1,34 +1,39 @@
-"""`make grade`: the demonstration class through nbgrader's own autograder, and what it leaves behind."""
+"""`make grade`: the simulated class, graded by the command for real classes, and what it leaves behind."""
 
 import csv
 import io
 import re
 from contextlib import redirect_stdout
+from functools import partial
 from html import unescape
 
 import nbformat
 import pytest
 
 from classroom.grading import __main__ as command
-from classroom.grading import demo
+from classroom.grading import robots
 from classroom.grading.course import ROOT, GradingFailed
 from classroom.grading.feedback import StripHiddenTests
+from classroom.grading.robots import Robot, Row
 
 NAME = "09_parameters"
+FULL = 20
+QUICK = ("right", "partly right", "nothing right")  # the others take minutes; tests of their own grade them
 
 
 @pytest.fixture(scope="module")
-def graded(tmp_path_factory):
+def graded(tmp_path_factory, boxes):
     """The folder of a demonstration, its exit code and what it printed."""
     folder = tmp_path_factory.mktemp("grading") / "demo"
     (folder / "feedback" / "stale").mkdir(parents=True)
     (folder / "mine.txt").write_text("a file of the teacher's")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(command, "DEMO", folder)
+        patch.setattr(robots, "grade", partial(robots.grade, kinds=QUICK))
         patch.setenv("PATH", "/usr/bin:/bin")  # nbgrader looks for alembic here; .venv/bin is not on it
         printed = io.StringIO()
         with redirect_stdout(printed):
-            code = command.main(["demo"])
+            code = command.main(["demo", NAME])
     return folder, code, printed.getvalue()
 
 
@@ -38,29 +43,35 @@ def marks(graded) -> dict[str, dict[str, str]]:
         return {row["student"]: row for row in csv.DictReader(file)}
 
 
-def test_eight_of_eight_get_the_expected_marks(graded):
+def test_every_robot_gets_the_marks_that_it_must_get(graded, marks):
     folder, code, printed = graded
     assert code == 0, printed
-    assert "8 of 8" in printed
-    for path in ("marks.csv", "feedback", "nbgrader.log"):
+    assert f"{len(marks)} of {len(marks)} submissions have the expected marks" in printed
+    assert "NOT OK" not in printed and {row["as expected"] for row in marks.values()} == {"yes"}
+    for path in ("marks.csv", "feedback"):
         assert str(folder / path) in printed
+
+
+def test_the_class_has_robots_of_each_kind(marks):
+    assert {row["kind"] for row in marks.values()} == {*QUICK}
+    assert {row["assignment"] for row in marks.values()} == {NAME}
+    assert len([student for student in marks if student.startswith("demo-")]) == 8
 
 
 def test_right_answers_in_any_style_get_full_marks(marks):
     for student in ("demo-perfect", "demo-loops", "demo-terse"):
-        assert float(marks[student]["total"]) == float(marks[student]["max"]) == 20
+        assert float(marks[student]["total"]) == FULL
 
 
 def test_untouched_and_broken_notebooks_get_nothing_and_stop_nobody(marks):
-    assert len(marks) == 8
     for student in ("demo-untouched", "demo-does-not-run"):
-        assert {float(points) for column, points in marks[student].items() if column[0] == "p"} == {0.0}
+        assert {float(points) for column, points in marks[student].items() if re.match(r"p\d", column)} == {0.0}
         assert marks[student]["total"] == "0"
 
 
 def test_wrong_answers_lose_some_points_and_keep_some(marks):
     for student in ("demo-no-grouping", "demo-trusting", "demo-forgetful"):
-        assert 0 < float(marks[student]["total"]) < 20
+        assert 0 < float(marks[student]["total"]) < FULL
 
 
 def test_feedback_shows_the_slip_and_no_hidden_test(graded):
@@ -85,7 +96,7 @@ def test_only_an_earlier_demonstration_is_removed(graded):
     assert (graded[0] / "mine.txt").is_file()
     assert not (graded[0] / "feedback" / "stale").exists()
     with pytest.raises(GradingFailed):
-        demo.grade(NAME, ROOT)
+        robots.grade(NAME, ROOT)
     assert (ROOT / "solutions" / NAME).is_dir()
 
 
@@ -97,10 +108,20 @@ def test_an_unknown_assignment_is_refused_with_the_names_there_are(capsys):
 
 
 def test_a_row_that_is_not_as_expected_is_shown():
-    row = demo.Row("someone", {"p1": 0.0}, {"p1": 1})
-    assert not row.as_expected and "NOT OK" in demo.table([row])
-    missing = demo.Row("someone", None, {"p1": 0})
-    assert not missing.as_expected and "–" in demo.table([missing])
+    robot = Robot("someone", "right", lambda folder: None, {"p1": 1})
+    for got in ({"p1-check": 0.0}, None):
+        row = Row(robot, got)
+        assert row.faults == {"p1": (0, 1)}
+        assert "NOT OK: someone, p1: 0 points; 1 were expected" in robots.table([row])
+        assert re.search(r"right +0 of +1 as expected", robots.table([row]))
+    fine = Row(robot, {"p1-check": 0.5, "p1-other": 0.5})
+    assert not fine.faults and "NOT OK" not in robots.table([fine])
+
+
+@pytest.mark.parametrize("part", ["p1", "p1-check", "total"])
+def test_points_may_be_those_of_a_problem_a_test_cell_or_all(part):
+    robot = Robot("someone", "right", lambda folder: None, {part: 2})
+    assert not robot.faults({"p1-check": 2.0}) and robot.faults({"p1-check": 1.0, "p2-check": 2.0})
 
 
 def test_a_traceback_through_a_hidden_test_is_cut():

@@ -15,27 +15,18 @@ from nbgrader.utils import is_solution
 from classroom.grading import answers as taking
 from classroom.grading import course, handed_in, intake
 from classroom.grading.authority import authority
-from classroom.grading.broken_files import (
-    ALL,
-    ANSWERS,
-    BROKEN,
-    FILE,
-    NAME,
-    NONE,
-    OTHER,
-    RELEASE,
-    RIGHT,
-    Broken,
-    answered,
-    cell_of,
-    code,
-    data,
-    file,
-    packed,
-)
+from classroom.grading.broken import ALL, NONE, Broken, Whole, cell_of, code, data
+from classroom.grading.broken_files import UNREADABLE, packed, table
 from classroom.grading.course import ROOT
 from classroom.matching import name_of
 
+NAME, FILE = "06_norms", "06_norms.ipynb"  # it has an essay, which a person marks
+RELEASE = nbformat.read(ROOT / "exercises" / NAME / FILE, as_version=4)
+ANSWERS = course.answers(nbformat.read(ROOT / "solutions" / NAME / FILE, as_version=4))
+WHOLE = Whole(NAME, RELEASE, ANSWERS)
+BROKEN = table(NAME, RELEASE, ANSWERS)
+RIGHT, file = WHOLE.right, WHOLE.file
+OTHER = (ROOT / "exercises" / "04_masks" / "04_masks.ipynb").read_bytes()
 TEXTS = authority(NAME)
 AUTHORITY = nbformat.reads(TEXTS[NAME], as_version=4)
 STUDENT = '-it\'s "a" student; ..é名'
@@ -107,7 +98,7 @@ def outcome(folder: Path) -> tuple[dict[str, str], list[str], list[str]]:
 def test_a_broken_folder_is_marked_as_far_as_it_can_be_or_named(kind, folder, tmp_path, monkeypatch):
     case: Broken = BROKEN[kind]
     case.build(folder)
-    if kind == "no right to read":
+    if kind == UNREADABLE:
         monkeypatch.setattr(handed_in.os, "open", no_right_to_read)
     before = tree(tmp_path)
     signal.alarm(60)  # a pipe that is opened would wait for ever
@@ -122,6 +113,7 @@ def test_a_broken_folder_is_marked_as_far_as_it_can_be_or_named(kind, folder, tm
     ]
     written = [name for name in ANSWERS if found.get(name, stubs[name]) != stubs[name]]
     assert {ALL: len(right) == len(ANSWERS), NONE: not written}.get(case.found, len(written) > 0), (findings, written)
+    assert {*case.right} <= {*right} and not {*case.lost} & {*right}
     said = "\n".join(findings)
     assert case.says in said and bool(case.says) == bool(findings), said
     if case.found == NONE and findings:
@@ -188,7 +180,7 @@ def test_what_became_another_thing_after_it_was_listed_is_not_read(folder, make)
 
 
 def test_own_cells_stay_in_their_place_without_what_they_bring():
-    notebook = answered()
+    notebook = WHOLE.answered()
     mine = code("x = 1", nbgrader={"grade_id": "p1-predict", "grade": True, "points": 9}, tags=["skip-execution"])
     where = notebook.cells.index(cell_of(notebook, "p3-answer"))
     odd = {"cell_type": "markdown", "id": "06_norms-00", "source": "![](attachment:a.png)", "metadata": {"x": 1}}
@@ -217,7 +209,7 @@ def test_a_released_notebook_has_nothing_wrong_though_the_authority_has_more_in_
 
 
 def test_a_hidden_test_is_not_in_what_a_student_is_told():
-    notebook = answered()
+    notebook = WHOLE.answered()
     for cell in notebook.cells:
         if cell.metadata.nbgrader.grade:
             cell.source = "assert True"
@@ -277,7 +269,7 @@ HOSTILE = {
 
 @pytest.mark.parametrize("kind", HOSTILE)
 def test_hostile_sizes_come_to_an_end(kind):
-    notebook = answered()
+    notebook = WHOLE.answered()
     HOSTILE[kind](notebook)
     is_sound(taking.placed(data(notebook), AUTHORITY))
 

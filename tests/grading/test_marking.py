@@ -8,7 +8,8 @@ import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 from nbgrader.utils import compute_checksum
 
-from classroom.grading import marking
+from classroom.grading import course, marking
+from classroom.grading.authority import authority
 from classroom.grading.task import Limits, Task
 
 pytestmark = pytest.mark.usefixtures("boxes")
@@ -41,9 +42,9 @@ SQUARES = assignment(
 RIGHT = {"p1-answer": "def square(x):\n    return x * x", "p2-answer": "names = list('ab')"}
 
 
-def handed_in(authority: str, answers: dict[str, str], own: dict[str, list[str]] | None = None) -> bytes:
+def handed_in(text: str, answers: dict[str, str], own: dict[str, list[str]] | None = None) -> bytes:
     """The notebook with these answers, and cells of one's own in front of some."""
-    notebook = nbformat.reads(authority, as_version=4)
+    notebook = nbformat.reads(text, as_version=4)
     cells = []
     for one in notebook.cells:
         name = one.metadata.nbgrader.grade_id
@@ -53,10 +54,10 @@ def handed_in(authority: str, answers: dict[str, str], own: dict[str, list[str]]
     return nbformat.writes(notebook).encode()
 
 
-def marked(authority: str, answers: dict[str, str], own=None, limits: Limits = QUICK, **options):
-    notebook = handed_in(authority, answers, own)
+def marked(text: str, answers: dict[str, str], own=None, limits: Limits = QUICK, **options):
+    notebook = handed_in(text, answers, own)
     return marking.mark(
-        Task(assignment="a", student="s", notebook=notebook, authority=authority, key="k", limits=limits, **options)
+        Task(assignment="a", student="s", notebook=notebook, authority=text, key="k", limits=limits, **options)
     )
 
 
@@ -208,3 +209,33 @@ def test_gradients_flow_through_a_function_of_the_judge_and_objects_keep_their_i
         },
     )
     assert result.points == {"p1-slope": 1, "p2-put": 1, "p3-box": 1}
+
+
+FORGED = """
+import classroom.memory
+classroom.memory.Memory.__torch_dispatch__ = lambda self, operation, kinds, args=(), kwargs=None: operation(
+    *args, **(kwargs or {})
+)
+"""
+AT_ONCE = {
+    "08_model": FORGED + "import torch.nn.functional as F\n"
+    "def loss_in_chunks(states, targets, unembed, n_chunk):\n"
+    "    return F.cross_entropy(states @ unembed.T, targets).item()\n",
+    "12_training": FORGED + "import torch.nn.functional as F\n"
+    "def chunked_loss(states, targets, unembed, n_chunk):\n"
+    "    states = states.detach().clone().requires_grad_()\n"
+    "    loss = F.cross_entropy(states @ unembed.T, targets)\n"
+    "    return loss.item(), torch.autograd.grad(loss, states)[0]\n",
+}
+
+
+@pytest.mark.parametrize(("name", "check"), [("08_model", "p7-frugal"), ("12_training", "p6-frugal")])
+def test_memory_that_a_submission_does_not_count_is_seen_from_outside(name, check):
+    notebook = nbformat.read(course.ROOT / "solutions" / name / f"{name}.ipynb", as_version=4)
+    answer = next(c for c in notebook.cells if c.metadata.nbgrader.grade_id == check.split("-")[0] + "-answer")
+    task = Task(assignment=name, student="s", notebook=b"", authority=authority(name)[name], key="k")
+    points = {}
+    for added in ("", AT_ONCE[name]):
+        answer.source += added
+        points[added] = marking.mark(replace(task, notebook=nbformat.writes(notebook).encode())).points[check]
+    assert points == {"": 1, AT_ONCE[name]: 0}

@@ -15,7 +15,7 @@ from classroom.checks.expect import hidden_test as hidden_test  # for the hidden
 from classroom.checks.model_slips import CATALOGUE
 from classroom.checks.progress import graded
 from classroom.checks.tensors import agrees, numbers
-from classroom.memory import Memory
+from classroom.memory import Memory, fits
 from plainformer.config import preset
 from plainformer.model import Transformer
 
@@ -278,4 +278,7 @@ def frugal(loss_in_chunks, *cases: tuple[int, int, int]) -> None:
             says = at_once if memory.largest > 8 * chunk else kept
             shown = f"most alive at once: {memory.peak / chunk:.0f} times the logits of {n_chunk} rows; 8 are allowed"
             raise CheckFailed(f"loss_in_chunks: {says}\n{shown}", slip=says)
+    large = _to_lose(numbers(3_000, 5, key=23), 3_000, 30)
+    if not fits(lambda: call(loss_in_chunks, "loss_in_chunks", **large), 3_000 * 3_000 * 8 // 2):
+        raise CheckFailed(f"loss_in_chunks: {at_once}", slip=at_once)
     passed("never all logits at once")

@@ -26,7 +26,7 @@ from classroom.checks.training_worth import how_far as how_far
 from classroom.checks.training_worth import measured as measured
 from classroom.checks.training_worth import predict as predict
 from classroom.checks.training_worth import reason as reason
-from classroom.memory import Memory
+from classroom.memory import Memory, fits
 from plainformer.training import next_token_loss, warmup_cosine
 
 TWO = 6e-3  # an answer may be rounded to two decimals
@@ -215,6 +215,9 @@ def frugal(chunked_loss, *cases: dict) -> None:
             says = at_once if memory.largest > 8 * chunk else kept
             shown = f"most alive at once: {memory.peak / chunk:.0f} times the logits of a chunk; 8 are allowed"
             raise CheckFailed(f"chunked_loss: {says}\n{shown}", slip=says)
+    large = to_lose(3_000, 5, 3_000, 30)
+    if not fits(lambda: call(_with_gradients(chunked_loss), "chunked_loss", **large), 3_000 * 3_000 * 8 // 2):
+        raise CheckFailed(f"chunked_loss: {at_once}", slip=at_once)
     passed("never all logits at once")
 
 

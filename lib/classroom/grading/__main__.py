@@ -30,7 +30,7 @@ def main(arguments: list[str] | None = None) -> int:
     collecting.add_argument("--from", dest="platform", choices=sorted(PLATFORMS), required=True, help="where from")
     collecting.add_argument("--force", action="store_true", help="replace what a student handed in before")
     grading = commands.add_parser("demo", help="grade a simulated class of an assignment")
-    grading.add_argument("name", nargs="?", default="09_parameters", help="the assignment (default: %(default)s)")
+    grading.add_argument("name", nargs="?", default="04_masks", help="the assignment (default: %(default)s)")
     trying = commands.add_parser(
         "trial",
         help="try the graders on every known wrong answer",

@@ -74,15 +74,19 @@ class Peer:
         self.kept: dict[int, Any] = {}
         self.numbers: dict[int, int] = {}
         self.standing: dict[int, Remote] = {}
+        self.kinds: dict[tuple[str, type], type] = {}
         self.lent: dict[int, tuple[weakref.ref, int]] = {}  # tensors given to objects of the other side, which may
         self.borrowed: dict[int, torch.Tensor] = {}  # keep them: later changes by their owner show there too
         self.graphs: dict[int, tuple[list, list]] = {}  # results that the other side may differentiate, and by what
         self.depth = self.n_lent = self.n_graphs = 0
+        self.gone = ""  # why nothing more can come: a check may take `Gone` for a failure of the answer, and go on
 
     # ---- asking ----
 
     def ask(self, verb: str, *parts: Any) -> Any:
         """What the other side answers; its exceptions are raised here."""
+        if self.gone:
+            raise Gone(self.gone)
         if self.depth >= DEEPEST:
             raise RecursionError("the answer and its check call each other too deep")
         self.depth += 1
@@ -98,6 +102,9 @@ class Peer:
                     raise revived(*rest)
                 else:
                     raise Gone("a message of no known kind")
+        except Gone as error:
+            self.gone = self.gone or str(error) or "the line is broken"
+            raise
         finally:
             self.depth -= 1
 
@@ -267,7 +274,9 @@ class Peer:
         """What represents an object of the other side: the same for the same object."""
         if handle.number not in self.standing:
             base = RemoteCallable if handle.is_callable else Remote
-            self.standing[handle.number] = type(handle.type_name, (base,), {})(self, handle)
+            if (handle.type_name, base) not in self.kinds:
+                self.kinds[handle.type_name, base] = type(handle.type_name, (base,), {})
+            self.standing[handle.number] = self.kinds[handle.type_name, base](self, handle)
         return self.standing[handle.number]
 
     # ---- messages ----
@@ -297,6 +306,8 @@ class Peer:
             raise Gone(f"a message that cannot be read: {error}") from None
         if type(message) is not list or not message or type(message[0]) is not str or len(message) > 5:
             raise Gone("a message of no known form")
+        if message[0] == "ask" and len(message) != 3:
+            raise Gone("a request of no known form")
         return message
 
     def _read(self, length: int) -> bytes:

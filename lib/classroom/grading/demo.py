@@ -38,7 +38,8 @@ class Row:
 
 def submissions(assignment: str) -> list[Submission]:
     """The demonstration class of an assignment."""
-    there = sorted(module.name for module in pkgutil.iter_modules(demo_class.__path__) if module.name != "submission")
+    names = {module.name for module in pkgutil.iter_modules(demo_class.__path__)}
+    there = sorted(names & {name.partition("_")[2] for name in course.assignments()})
     stem = assignment.partition("_")[2]
     if stem not in there:
         raise GradingFailed(f"{assignment} has no demonstration class; there is one for: {', '.join(there)}.")

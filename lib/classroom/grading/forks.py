@@ -7,6 +7,7 @@ module that it was started for.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import json
 import os
@@ -103,12 +104,13 @@ def serve(entry: str, connection: socket.socket) -> None:
         except Exception:  # the notebook will say so, where it asks for it
             continue
     children: set[int] = set()
+    sandbox.adopt_orphans()  # a student's process is one; its box is there until somebody has waited for it
+    signal.signal(signal.SIGCHLD, lambda *_: _reap(children))
     connection.send(READY)
     while True:
         data, files, _, _ = socket.recv_fds(connection, LARGEST, 8)
         if not data:
             os._exit(0)  # without taking torch down piece by piece
-        _reap(children)
         request = json.loads(data)
         if "kill" in request:
             if request["kill"] in children:
@@ -116,12 +118,16 @@ def serve(entry: str, connection: socket.socket) -> None:
             connection.send(b"done")
             continue
         reading, writing = os.pipe()
+        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGCHLD])  # until it is known as a child
         process = os.fork()
         if process == 0:
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGCHLD])
             os.close(reading)
             connection.close()
             _run(become, request, files, writing)
         children.add(process)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGCHLD])
         os.close(writing)
         for file in files:
             os.close(file)
@@ -133,17 +139,18 @@ def _run(become, request: dict, files: list[int], told: int) -> None:
     try:
         become(request, files, told)
     except BaseException as error:
-        try:
+        with contextlib.suppress(OSError):
             os.write(told, f"{type(error).__name__}: {error}".encode()[:1_000])
-        except OSError:
-            pass
     os._exit(1)
 
 
 def _reap(children: set[int]) -> None:
-    for process in list(children):
-        if os.waitpid(process, os.WNOHANG)[0]:
+    """Wait for whatever has ended."""
+    try:
+        while process := os.waitpid(-1, os.WNOHANG)[0]:
             children.discard(process)
+    except ChildProcessError:
+        pass
 
 
 if __name__ == "__main__":

@@ -11,12 +11,14 @@ import importlib
 import os
 import resource
 import socket
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
 import torch
 from torch.utils.hooks import RemovableHandle
 
+from classroom import memory
 from classroom.grading.bridge import Gone, Peer
 from classroom.grading.sandbox import bound
 from classroom.grading.shell import Shell
@@ -87,6 +89,8 @@ class Judge:
             raise
         except Exception as error:  # what it showed was too large, or it has changed its own side of the bridge
             outputs = refused(error)
+        if outputs and outputs[-1].get("ename") == "MemoryError":
+            raise Gone("the memory was used up")  # there may be none left for the cells behind it
         self.left -= sum(len(str(output)) for output in outputs)
         if step.in_judge:
             self.locked_cell(step)
@@ -117,7 +121,10 @@ class Judge:
         before = {name: here[name] for name in values if name in here}
         here.update(values)
         try:
-            return self.shell.cell(step.source)
+            outputs = self.shell.cell(step.source)
+            if self.peer.gone:  # whatever the check made of it
+                raise Gone(self.peer.gone)
+            return outputs
         finally:
             for name, value in values.items():
                 if here.get(name) is value:
@@ -152,6 +159,14 @@ class Judge:
             raise AttributeError(name)
         return getattr(owner, name)
 
+    def growth(self, call: Callable[[], object]) -> int:
+        """By how many bytes the student's process grew at the worst moment of a call: whoever follows it looks."""
+        self.tell("memory")
+        now, _ = receive(self.control)
+        call()
+        self.tell("memory")
+        return receive(self.control)[1] - now
+
     def tell(self, *message: Any) -> None:
         send(self.control, list(message))
 
@@ -170,6 +185,7 @@ def become(request: dict, files: list[int], told: int) -> None:
     request = receive(control)
     bound(Limits(**request["limits"]))  # a few bytes of a message may stand for many objects
     judge = Judge(request, control, connection)
+    memory.growth = judge.growth
     try:
         judge.run()
     except Gone as error:

@@ -1,4 +1,5 @@
-"""The simulated class of `make grade`: right answers in several styles, every known wrong one, broken and hostile files.
+"""The simulated class of `make grade`: right answers in several styles, every known wrong one,
+broken files and hostile code.
 
 Each robot hands in one notebook and says which marks it must get. They are graded as a real class is, by the command
 `python -m classroom grade`, and the marks are read from nbgrader's gradebook.
@@ -7,6 +8,8 @@ Each robot hands in one notebook and says which marks it must get. They are grad
 from __future__ import annotations
 
 import csv
+import os
+import re
 from collections import Counter
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
@@ -16,12 +19,19 @@ import nbformat
 from nbgrader.utils import is_grade, rmtree
 from traitlets.config import Config
 
-from classroom.grading import course, demo, marking, trial
+from classroom.grading import broken_files, course, demo, marking, trial
 from classroom.grading import grade as command
+from classroom.grading.broken import ALL, NONE, Broken
 from classroom.grading.course import ROOT, GradingFailed
+from classroom.grading.demo_class import hostile
 from classroom.grading.release import build
-from classroom.grading.task import Result, Task
+from classroom.grading.task import MB, Limits, Result, Task
 
+# what an attack aims at outside its box: a folder, a port, a socket's name and a process
+NOWHERE = {"CANARY": "/canary", "PORT": "9", "NAME": "nobody", "PROCESS": str(2**22)}
+# for hostile ones, so that endless loops do not take the afternoon
+SHORT = Limits(cell_seconds=3, total_seconds=60, memory_bytes=1536 * MB, disk_bytes=64 * MB)
+HOSTILE = "hostile-"
 WRONG = "wrong-"  # these fetch known wrong answers from the checks' own catalogue, which no student's box holds
 
 
@@ -65,10 +75,10 @@ def grade(
     feedback: bool = True,
     watch: Callable[[int, int], None] = lambda n_done, n_all: None,
 ) -> list[Row]:
-    """Grade the robots of `assignment` in `folder`: all, or those of some kinds. Writes marks.csv, and pages of feedback
-    for the demonstration class.
+    """Grade the robots of `assignment` in `folder`: all, or those of some kinds.
 
-    Removes what an earlier run left there, and nothing else. Raises `GradingFailed`.
+    Writes marks.csv, and pages of feedback for the demonstration class. Removes what an earlier run left there, and
+    nothing else. Raises `GradingFailed`.
     """
     if folder.resolve() == ROOT:
         raise GradingFailed("the simulated class must not be graded in the repository's own folder.")
@@ -112,11 +122,55 @@ def robots(assignment: str, released: Path) -> list[Robot]:
         answers = trial.answers_with(slips, about)
         lost = {about.tests[check]: 0.0 for check in slips}
         made.append(Robot(f"{WRONG}{k + 1:02}", "known wrong answers", _writer(released, answers), lost))
-    return made
+    table = broken_files.table(assignment, notebook, trial.answers_with({}, about))
+    return made + with_broken_files(table, demo.by_problem(full)) + hostile_ones(assignment, released, full)
+
+
+def with_broken_files(table: dict[str, Broken], full: dict[str, float]) -> list[Robot]:
+    """One robot for each kind of broken file but the large ones; `full` are the points of right answers by problem."""
+    left_out = {broken_files.UNREADABLE} if os.geteuid() == 0 else set()  # no permission stops root
+    return [
+        Robot(f"broken-{_slug(kind)}", "broken files", broken.build, _points(broken, full))
+        for kind, broken in table.items()
+        if not broken.is_large and kind not in left_out
+    ]
+
+
+def hostile_ones(assignment: str, released: Path, full: dict[str, float]) -> list[Robot]:
+    """One robot for each attack on this assignment. What they aim at outside is not there: the tests have it."""
+    data = released.read_bytes()
+    return [
+        Robot(
+            f"{HOSTILE}{_slug(attack.name)}",
+            "hostile",
+            lambda folder, attack=attack: (folder / released.name).write_bytes(attack.notebook(data, NOWHERE)),
+            {**dict.fromkeys(full, 0), **attack.points},
+        )
+        for attack in hostile.attacks()
+        if attack.assignment == assignment
+    ]
+
+
+def _slug(kind: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", kind.lower().replace("'", "").replace(",", "")).strip("-")
+
+
+def _points(broken: Broken, full: dict[str, float]) -> dict[str, float]:
+    """What a broken file must get: full points where its answers are found, none where they are lost.
+
+    Nothing is said of a problem whose answer is found in part.
+    """
+    if broken.found in (ALL, NONE):
+        points = full if broken.found == ALL else dict.fromkeys(full, 0.0)
+        return points | {"total": sum(points.values())}
+    right, lost = ({cell.split("-")[0] for cell in cells} for cells in (broken.right, broken.lost))
+    return {problem: due for problem, due in full.items() if problem in right} | dict.fromkeys(sorted(lost), 0.0)
 
 
 def mark(task: Task) -> Result:
     """`marking.mark` for a class of robots."""
+    if task.student.startswith(HOSTILE):
+        task = replace(task, limits=SHORT)
     return marking.mark(replace(task, is_robot=task.student.startswith(WRONG)))
 
 

@@ -9,6 +9,7 @@ is watched from outside (`Box.memory`).
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import fcntl
 import functools
@@ -16,6 +17,7 @@ import json
 import os
 import resource
 import shutil
+import signal
 import site
 import subprocess
 import sys
@@ -37,6 +39,7 @@ _CLONE = {"user": 0x10000000, "mnt": 0x00020000, "uts": 0x04000000, "ipc": 0x080
           "cgroup": 0x02000000, "pid": 0x20000000}  # fmt: skip
 _REMOUNT = 32 | 4 | 2  # MS_REMOUNT, MS_NODEV, MS_NOSUID of mount(2)
 _NS_GET_USERNS = 0xB701  # ioctl_ns(2)
+_PR_SET_CHILD_SUBREAPER = 36
 _PR_SET_PDEATHSIG, _PR_SET_NO_NEW_PRIVS, _PR_CAPBSET_DROP = 1, 38, 24
 
 
@@ -90,6 +93,7 @@ class Box:
     def __init__(self, limits: Limits, number: int, *, is_open: bool = False):
         self.limits = limits
         self.user = THROWAWAY + number if os.geteuid() == 0 else None
+        self.first = None
         reading, writing = os.pipe()
         try:
             self.process = subprocess.Popen(
@@ -133,8 +137,12 @@ class Box:
         return total * os.sysconf("SC_PAGE_SIZE")
 
     def close(self) -> None:
-        """End every process of the box."""
-        self.process.kill()  # --die-with-parent ends process 1, and the kernel the rest
+        """End every process of the box, and wait until they are gone."""
+        if self.first and self.process.poll() is None:
+            os.kill(self.first, signal.SIGKILL)  # the kernel ends the rest of the box, and bwrap itself
+            with contextlib.suppress(subprocess.TimeoutExpired):  # then somebody has not waited for a child of theirs
+                self.process.wait(5)
+        self.process.kill()
         self.process.wait()
         for stream in (self.process.stdin, self.process.stdout, self.process.stderr):
             stream.close()
@@ -202,6 +210,11 @@ def die_with(parent: int) -> None:
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, 9, 0, 0, 0)
     if os.getppid() != parent:
         os._exit(1)
+
+
+def adopt_orphans() -> None:
+    """Be the parent of the grandchildren whose parents have ended."""
+    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def _give_up_rights(libc: ctypes.CDLL) -> None:

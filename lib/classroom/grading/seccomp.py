@@ -41,7 +41,7 @@ class _Program(ctypes.Structure):
 
 
 def program(machine: str) -> list[tuple[int, int, int, int]]:
-    """The filter: (code, steps to skip if so, steps to skip if not, number) each. Empty for a machine not known here."""
+    """The filter: (code, steps to skip if so, steps to skip if not, number) each. Empty for other machines."""
     if machine not in _MACHINES:
         return []
     which, architecture = _MACHINES[machine]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib.abc
 import importlib.machinery
+import itertools
 import linecache
 import os
 import signal
@@ -64,8 +65,8 @@ def keep_only(*numbers: int) -> None:
     nothing = os.open(os.devnull, os.O_RDWR)
     for standard in range(3):
         os.dup2(nothing, standard)
-    edges = [2, *sorted(numbers), os.sysconf("SC_OPEN_MAX")]
-    for below, above in zip(edges, edges[1:]):
+    edges = [2, *sorted(numbers), 2**20]  # not up to the limit, which may have been lowered below what is open
+    for below, above in itertools.pairwise(edges):
         os.closerange(below + 1, above)
 
 

@@ -73,7 +73,14 @@ def _filled(source: str, outside: Mapping[str, str]) -> str:
 
 def attacks() -> tuple[Attack, ...]:
     """All of them."""
-    from classroom.grading.demo_class import hostile_bridge, hostile_files, hostile_process, hostile_python, hostile_values
+    from classroom.grading.demo_class import (
+        hostile_bridge,
+        hostile_elsewhere,
+        hostile_files,
+        hostile_process,
+        hostile_python,
+        hostile_values,
+    )
 
-    modules = (hostile_files, hostile_python, hostile_values, hostile_process, hostile_bridge)
+    modules = (hostile_files, hostile_python, hostile_values, hostile_process, hostile_bridge, hostile_elsewhere)
     return tuple(attack for module in modules for attack in module.ATTACKS)

@@ -93,7 +93,9 @@ ATTACKS = (
     Attack("tests edited", "test cells that check nothing", edit=_each(lambda cell: cell.update(source="pass"))),
     Attack("tests deleted", "no test cell at all", edit=_delete),
     Attack("tests doubled", "second test cells that check nothing", edit=_double),
-    Attack("tests retyped to text", "test cells as markdown", edit=_each(lambda cell: cell.update(cell_type="markdown"))),
+    Attack(
+        "tests retyped to text", "test cells as markdown", edit=_each(lambda cell: cell.update(cell_type="markdown"))
+    ),
     Attack("tests retyped to raw", "test cells as raw cells", edit=_each(lambda cell: cell.update(cell_type="raw"))),
     Attack("tests renamed", "test cells under other names", edit=_rename),
     Attack("tests reordered", "the last test first", edit=_reverse),

@@ -32,7 +32,8 @@ ATTACKS = (
     Attack(
         "stack overflow",
         "a recursion in C without end",
-        "import sys\nsys.setrecursionlimit(10**9)\nvalue = []\nfor _ in range(10**6):\n    value = [value]\nrepr(value)\n"
+        "import sys\nsys.setrecursionlimit(10**9)\nvalue = []\nfor _ in range(10**6):\n    value = [value]\n"
+        "repr(value)\n"
         "f = lambda: f()\nf()",
     ),
     _tries(
@@ -47,18 +48,27 @@ ATTACKS = (
     Attack(
         "loop that swallows interrupts",
         "a cell that cannot be interrupted",
-        "while True:\n    try:\n        while True: pass\n    except BaseException: pass",
+        "while True:\n    try:\n        while True: sum(range(10**5))\n    except BaseException: pass",
     ),
     Attack("loop inside C", "a power without end", "9 ** 9 ** 9 ** 9"),
     Attack("regex without end", "a pattern that backtracks", "import re\nre.match('(a+)+$', 'a' * 60 + 'b')"),
-    Attack("torch without end", "one operation of torch that takes minutes", "x = torch.rand(4000, 4000)\nfor _ in range(999): x @ x"),
+    Attack(
+        "torch without end",
+        "one operation of torch that takes minutes",
+        "x = torch.rand(4000, 4000)\nfor _ in range(999): x @ x",
+    ),
     Attack(
         "sleep with signals ignored",
         "a cell that waits for ever",
-        "import signal, time\nfor number in (2, 15, 1, 3):\n    signal.signal(number, signal.SIG_IGN)\ntime.sleep(10**6)",
+        "import signal, time\nfor number in (2, 15, 1, 3):\n    signal.signal(number, signal.SIG_IGN)\n"
+        "time.sleep(10**6)",
     ),
     # ---- memory and processes ----
-    Attack("fifty gigabytes", "more memory than there is", "x = torch.ones(50 * 2**30, dtype=torch.uint8)\nb = bytearray(50 * 2**30)"),
+    Attack(
+        "fifty gigabytes",
+        "more memory than there is",
+        "x = torch.ones(50 * 2**30, dtype=torch.uint8)\nb = bytearray(50 * 2**30)",
+    ),
     Attack(
         "slow leak",
         "memory piece by piece",
@@ -101,20 +111,34 @@ ATTACKS = (
         "import os, time\nif os.fork() == 0:\n    time.sleep(99)\nos._exit(0)",
     ),
     # ---- disk and output ----
-    Attack("disk flood", "one file without end", "with open('flood', 'wb') as f:\n    while True: f.write(b'x' * 2**20)"),
+    Attack(
+        "disk flood", "one file without end", "with open('flood', 'wb') as f:\n    while True: f.write(b'x' * 2**20)"
+    ),
     Attack(
         "many files flood",
         "files without end, and none of them with a byte",
         "import itertools, os\nfor n in itertools.count():\n    os.close(os.open(f'/tmp/{n}', os.O_CREAT))\n"
         "    if n > 100_000: print('ESCAPED')",
     ),
-    Attack("shared memory flood", "files in /dev/shm without end", "with open('/dev/shm/f', 'wb') as f:\n    while True: f.write(b'x' * 2**20)"),
+    Attack(
+        "shared memory flood",
+        "files in /dev/shm without end",
+        "with open('/dev/shm/f', 'wb') as f:\n    while True: f.write(b'x' * 2**20)",
+    ),
     Attack("print flood", "output without end", "while True: print('x' * 10_000)"),
     Attack("stderr flood", "errors without end", "import sys\nwhile True: print('x' * 10_000, file=sys.stderr)"),
     Attack("flood of the first file", "output past Python's own", "import os\nwhile True: os.write(1, b'x' * 65536)"),
     Attack("display flood", "pictures and results without end", "while True: display('x' * 1000)"),
-    Attack("many tracebacks", "shown errors without end", "while True:\n    get_ipython().showtraceback((ValueError, ValueError('x' * 9999), None))"),
-    Attack("huge representation", "a result that fills the memory when shown", "class R:\n    __repr__ = lambda self: 'x' * 10**9\nR()"),
+    Attack(
+        "many tracebacks",
+        "shown errors without end",
+        "while True:\n    get_ipython().showtraceback((ValueError, ValueError('x' * 9999), None))",
+    ),
+    Attack(
+        "huge representation",
+        "a result that fills the memory when shown",
+        "class R:\n    __repr__ = lambda self: 'x' * 10**9\nR()",
+    ),
     Attack("huge exception", "an error with a text of a gigabyte", "raise ValueError('x' * 10**9)"),
     # ---- files, rights and the network ----
     _tries(
@@ -133,7 +157,7 @@ ATTACKS = (
     _tries(
         "kernel settings written",
         "/proc/sys, /sys and what the kernel shows of itself",
-        "for place in ('/proc/sys/kernel/hostname', '/proc/sysrq-trigger', '/sys/kernel/mm/ksm/run', '/proc/1/oom_score_adj',",
+        "for place in ('/proc/sys/kernel/hostname', '/proc/sysrq-trigger', '/sys/kernel/mm/ksm/run', "
         "              '/proc/1/mem', '/dev/mem', '/dev/kmsg', '/proc/kcore', '/sys/fs/cgroup/cgroup.procs'):",
         "    attempt(place, lambda: open(place, 'r+b', buffering=0).write(b'1'))",
     ),
@@ -170,6 +194,21 @@ ATTACKS = (
         "    attempt('ptrace', lambda: works(101, 16, number, 0, 0))",
         "    attempt('files', lambda: os.listdir(f'/proc/{number}/fd') and number > 2 or 1 / 0)",
         "attempt('foreign process', lambda: os.kill(@PROCESS@, 0))",
+    ),
+    _tries(
+        "things left open",
+        "files and shared memory of the process that this one was forked from",
+        "for number in os.listdir('/proc/self/fd'):",
+        "    try:",
+        "        target = os.readlink(f'/proc/self/fd/{number}')",
+        "    except OSError:",
+        "        continue  # the folder that was listed",
+        "    if target != '/dev/null' and int(number) != sys.meta_path[0].peer.connection.fileno():",
+        "        print('ESCAPED', number, target)",
+        "for mapping in open('/proc/self/maps'):",
+        "    if mapping.split()[1] in ('rw-s', 'rwxs'): print('ESCAPED', mapping)",
+        "for name, value in os.environ.items():",
+        "    if '@PORT@' in value or name.startswith(('PYTEST', 'SSH', 'AWS', 'JUPYTER')): print('ESCAPED', name)",
     ),
     _tries(
         "keys of the kernel",

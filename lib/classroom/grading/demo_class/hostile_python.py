@@ -2,29 +2,29 @@
 
 from __future__ import annotations
 
-from classroom.grading.demo_class.hostile import DESERVED, Attack
+from classroom.grading.demo_class.hostile import Attack
 
 # a shell that runs no further cell: what is honest behind it is lost too, by the student's own doing
 _DEAF = {"p1-predict": 1}
 
 _READING = """
-import glob, os, sys
-found = []
-for place in {places}:
-    for path in glob.glob(place, recursive=True)[:500]:
-        try:
-            with open(path, "rb") as file:
-                found.append((path, file.read(100_000)))
-        except OSError:
-            continue
-for path, data in found:
-    if {is_found}:
-        print("ESCAPED", path)
+import os, re, sys, classroom
+def files():
+    for top in ("/", os.path.dirname(classroom.__file__), {place!r}):
+        for folder, folders, names in os.walk(top):
+            folders[:] = [n for n in folders if folder + n not in ("/proc", "/sys", "/usr") and n != "site-packages"]
+            yield from (os.path.join(folder, name) for name in names)
+for path in files():
+    try:
+        if re.search({pattern!r}, path) and {is_found}:
+            print("ESCAPED", path, open(path, "rb").read(1000))
+    except OSError:
+        continue
 """
 
 
-def _reads(name: str, tries: str, places: list[str], is_found: str = "True") -> Attack:
-    return Attack(name, tries, _READING.format(places=places, is_found=is_found))
+def _reads(name: str, tries: str, pattern: str, place: str = "/", is_found: str = "True") -> Attack:
+    return Attack(name, tries, _READING.format(pattern=pattern, place=place, is_found=is_found))
 
 
 ATTACKS = (
@@ -59,12 +59,14 @@ ATTACKS = (
         "class Kind(types.ModuleType):\n    def __getattr__(self, name):\n        return lambda *a, **k: None\n"
         "for name in ('masks', 'expect', 'tensors', 'progress'):\n"
         "    sys.modules['classroom.checks.' + name] = Kind(name)\n"
-        "check.pairs = check.rows = check.share = lambda *a, **k: None\ncheck = Kind('check')\nready = lambda **k: None",
+        "check.pairs = check.rows = check.share = lambda *a, **k: None\ncheck = Kind('check')\n"
+        "ready = lambda **k: None",
     ),
     Attack(
         "names of the checks taken",
         "wrong answers under the names that the judge's cells use",
         "check = torch = math = ready = range = print = None\n__builtins__ = {}\nimport math, torch",
+        points={"p1-predict": 1, "p7-cover": 1, "p7-verdict": 1},  # its own functions have no builtins either
     ),
     Attack(
         "cells rewritten",
@@ -127,10 +129,10 @@ ATTACKS = (
     Attack(
         "memory searched",
         "the judge's cells or the tests among the objects of the process",
-        "import gc, sys\nword = 'hidden_' + 'test('\n"
+        "import gc, sys\nword = '(2, 8, ' + '200)'\n"
         "for one in gc.get_objects():\n"
         "    if type(one) is dict:\n        for value in list(one.values()):\n"
-        "            if type(value) is str and len(value) < 10**6 and word in value and 'word' not in value:\n"
+        "            if type(value) is str and len(value) < 10**6 and word in value[1:]:\n"
         "                print('ESCAPED', value[:80])\n"
         "for name in list(sys.modules):\n"
         "    if name.startswith('classroom.checks.') and getattr(sys.modules[name], '__file__', None):\n"
@@ -166,7 +168,8 @@ ATTACKS = (
         "the course's own mask functions, which the checks compare with",
         "import plainformer.masks, plainformer.attention\n"
         "plainformer.masks.causal = lambda q, k=None: torch.ones(q, k or q, dtype=torch.bool)\n"
-        "plainformer.masks.sliding_window = lambda *a, **k: None\nplainformer.attention.attention = lambda *a, **k: None",
+        "plainformer.masks.sliding_window = lambda *a, **k: None\n"
+        "plainformer.attention.attention = lambda *a, **k: None",
     ),
     Attack(
         "patched later",
@@ -176,7 +179,6 @@ ATTACKS = (
         "        for name in ('check', 'share', 'pairs'):\n            globals()[name] = lambda *a, **k: None\n"
         "threading.Thread(target=later, daemon=True).start()\natexit.register(later)\n"
         "signal.signal(signal.SIGALRM, lambda *a: later())\nsignal.setitimer(signal.ITIMER_REAL, 0.2)",
-        points={name: DESERVED[name] for name in DESERVED},
     ),
     Attack(
         "random numbers foreseen",
@@ -184,14 +186,15 @@ ATTACKS = (
         "import random, numpy\nrandom.seed(0)\nnumpy.random.seed(0)\ntorch.manual_seed(0)\n"
         "torch.randn = lambda *a, **k: torch.zeros(1)\nrandom.random = lambda: 0.0",
     ),
-    _reads("solutions read", "the right answers on disk", ["/**/solutions/**/*.ipynb", "/**/04_masks.ipynb"]),
-    _reads("grading read", "the gradebook and other submissions", ["/**/gradebook.db", "/**/submitted/**", "@CANARY@/**"]),
-    _reads("checks read", "the source of the checks", ["/**/classroom/checks/*", "/**/classroom/grading/*"]),
+    _reads("solutions read", "the right answers on disk", r"/solutions/|/04_masks\.ipynb|_answers\.py|_slips\.py"),
+    _reads("grading read", "the gradebook and other submissions", r"gradebook\.db|/submitted/|/results/", "@CANARY@"),
+    _reads("checks read", "the source of the checks and of the grading", r"/classroom/(checks|grading)/"),
     _reads(
         "processes read",
-        "memory, environment and command lines of other processes",
-        ["/proc/[0-9]*/environ", "/proc/[0-9]*/cmdline", "/proc/[0-9]*/root/home/*", "/proc/[0-9]*/cwd/*.db"],
-        "b'@PORT@' in data or b'PYTEST' in data or b'pytest' in data or path.endswith('.db')",
+        "memory, environment and files of other processes",
+        r"/(environ|cmdline|\w+\.db)$",
+        "/proc",
+        "re.search(rb'@PORT@|pytest|PYTEST|gradebook', open(path, 'rb').read(10**5))",
     ),
-    _reads("secrets read", "accounts and keys", ["/etc/shadow", "/root/**", "/home/**", "/run/secrets/**", "/var/lib/**"]),
+    _reads("secrets read", "accounts and keys", r"/(shadow|id_rsa|\.netrc|\.git-credentials|\.pgpass|run/secrets/.*)$"),
 )

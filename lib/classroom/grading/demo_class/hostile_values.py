@@ -1,4 +1,4 @@
-"""Attacks by what an answer is: values that equal everything, functions that cheat or do harm when a check calls them."""
+"""Attacks by what an answer is: values that equal everything, functions that cheat or harm who calls them."""
 
 from __future__ import annotations
 
@@ -45,7 +45,8 @@ ATTACKS = (
     _by_hand(
         "tensor subclass",
         "a tensor whose functions all say yes",
-        "class Yes(torch.Tensor):\n    @classmethod\n    def __torch_function__(cls, function, types, args=(), kwargs=None):\n"
+        "class Yes(torch.Tensor):\n    @classmethod\n"
+        "    def __torch_function__(cls, function, types, args=(), kwargs=None):\n"
         "        return True",
         "torch.zeros(4).as_subclass(Yes)",
     ),
@@ -67,28 +68,56 @@ ATTACKS = (
     ),
     _by_hand("recursive container", "a list that holds itself", "value = []\nvalue.append(value)", "value"),
     _by_hand(
-        "nested too deep", "a million lists in lists", "value = []\nfor _ in range(10**6):\n    value = [value]", "value"
+        "nested too deep",
+        "a million lists in lists",
+        "value = []\nfor _ in range(10**6):\n    value = [value]",
+        "value",
     ),
     _by_hand("huge number", "an int of ten million digits", "value = 1 << 33_000_000", "value"),
     _by_hand("no number", "nan and infinity", "nan = float('nan')", "[nan, nan, nan, float('inf')]"),
-    _by_hand("half characters", "texts with lone surrogates and control characters", "", "'\\ud800\\x00\\x1b[31m\\u202e' * 99"),
-    _by_hand("odd keys", "keys that cannot be hashed elsewhere, and keys of every kind", "", "{(1, (2, 3)): 1, None: 2, 1.5: 3}"),
+    _by_hand(
+        "half characters",
+        "texts with lone surrogates and control characters",
+        "",
+        "'\\ud800\\x00\\x1b[31m\\u202e' * 99",
+    ),
+    _by_hand(
+        "odd keys",
+        "keys that cannot be hashed elsewhere, and keys of every kind",
+        "",
+        "{(1, (2, 3)): 1, None: 2, 1.5: 3}",
+    ),
     _by_hand("generator", "values that are made when asked for", "", "(0.5 for _ in iter(int, 1))"),
     _by_hand("long range", "a range that never ends", "", "range(10**18)"),
     _by_hand(
-        "named tuple", "a tuple under another type", "import collections", "collections.namedtuple('N', 'a b c d')(1, 2, 3, 4)"
+        "named tuple",
+        "a tuple under another type",
+        "import collections",
+        "collections.namedtuple('N', 'a b c d')(1, 2, 3, 4)",
     ),
     _by_hand("huge value", "a value of a hundred megabytes", "", "torch.zeros(25_000_000)"),
-    _by_hand("many objects", "a million objects that are no plain data", "", "[object() for _ in range(10**6)]"),
-    _mask("meta tensor", "a mask without numbers", "return torch.empty(n_query, n_key, dtype=torch.bool, device='meta')"),
+    Attack(
+        "many objects",
+        "a million objects that are no plain data",
+        answers={"p2-answer": "share = [object() for _ in range(10**6)]\npairs = causal_row = window_row = 1"},
+    ),
+    _mask(
+        "meta tensor", "a mask without numbers", "return torch.empty(n_query, n_key, dtype=torch.bool, device='meta')"
+    ),
     _mask("sparse tensor", "a mask in another layout", "return torch.eye(n_query, n_key).to_sparse()"),
-    _mask("quantised tensor", "quantised numbers", "return torch.quantize_per_tensor(torch.ones(n_query, n_key), 1.0, 0, torch.quint8)"),
+    _mask(
+        "quantised tensor",
+        "quantised numbers",
+        "return torch.quantize_per_tensor(torch.ones(n_query, n_key), 1.0, 0, torch.quint8)",
+    ),
     _mask(
         "tensor with hooks",
         "a tensor that changes when somebody reads it",
         "mask = torch.ones(n_query, n_key, requires_grad=True)\nmask.register_hook(lambda g: 1 / 0)\nreturn mask * 1",
     ),
-    _mask("expanded tensor", "a tensor of a terabyte made of one number", "return torch.ones(1, 1).expand(10**6, 10**6)"),
+    _mask(
+        "expanded tensor", "a tensor of a terabyte made of one number", "return torch.ones(1, 1).expand(10**6, 10**6)"
+    ),
     _mask(
         "hidden sizes guessed",
         "right for the visible sizes alone",
@@ -100,7 +129,9 @@ ATTACKS = (
         f"calls.append(1)\nreturn {_CAUSAL} if len(calls) < 3 else None",
         "calls = []",
     ),
-    _mask("arguments emptied", "inputs changed to what makes the answer right", "return torch.zeros(0, dtype=torch.bool)"),
+    _mask(
+        "arguments emptied", "inputs changed to what makes the answer right", "return torch.zeros(0, dtype=torch.bool)"
+    ),
     Attack(
         "arguments overwritten",
         "inputs overwritten in place, so that the expected result is of zeros",
@@ -127,22 +158,32 @@ ATTACKS = (
     _mask(
         "loop that swallows interrupts in the function",
         "a check that cannot be interrupted",
-        "while True:\n    try:\n        while True: pass\n    except BaseException: pass",
+        "while True:\n    try:\n        while True: sum(range(10**5))\n    except BaseException: pass",
     ),
     _mask("crash in the function", "a segmentation fault when the check calls", "import ctypes\nctypes.string_at(0)"),
-    _mask("memory in the function", "fifty gigabytes when the check calls", "return torch.ones(50 * 2**30, dtype=torch.bool)"),
+    _mask(
+        "memory in the function",
+        "fifty gigabytes when the check calls",
+        "return torch.ones(50 * 2**30, dtype=torch.bool)",
+    ),
     _mask(
         "processes in the function",
         "a fork bomb when the check calls",
         "import os\nwhile True:\n    try:\n        os.fork()\n    except OSError:\n        pass",
     ),
-    _mask("recursion in the function", "a stack that overflows", "import sys\nsys.setrecursionlimit(10**9)\nreturn causal_mask(n_query, n_key)"),
+    _mask(
+        "recursion in the function",
+        "a stack that overflows",
+        "import sys\nsys.setrecursionlimit(10**9)\nreturn causal_mask(n_query, n_key)",
+    ),
     _mask("flood in the function", "a print without end when the check calls", "while True: print('x' * 10**6)"),
     Attack(
         "verdict of another kind",
         "a letter that is every letter",
-        answers={"p7-answer": "class Yes(str):\n    __eq__ = lambda s, o: True\n    __hash__ = str.__hash__\n"
-                 "verdict, needed, short_by = Yes('C'), True, 7.0\nreach = lambda windows: True"},  # fmt: skip
+        answers={
+            "p7-answer": "class Yes(str):\n    __eq__ = lambda s, o: True\n    __hash__ = str.__hash__\n"
+            "verdict, needed, short_by = Yes('C'), True, 7.0\nreach = lambda windows: True"
+        },
         points={"p1-predict": 1},
     ),
     Attack(
@@ -151,7 +192,8 @@ ATTACKS = (
         answers={
             "p5-answer": "def leaks(module, n_positions, d_model):\n"
             "    for name in ('__code__', '__closure__', '__globals__', '__name__', 'func_globals', 'key', 'hidden'):\n"
-            "        try:\n            if getattr(type(module)(module._peer, module._handle), name) and name[:2] != '__':\n"
+            "        try:\n            if getattr(type(module)(module._peer, module._handle), name) and name[:2] "
+            "!= '__':\n"
             "                print('ESCAPED', name)\n        except Exception:\n            pass\n"
             "        try:\n            print('ESCAPED', module._peer.ask('attribute', module._handle.number, name))\n"
             "        except Exception:\n            pass\n"

@@ -1,0 +1,107 @@
+"""Attacks on exercises in which more crosses than numbers: models with hooks, drawings, tests of other functions."""
+
+from __future__ import annotations
+
+from classroom.grading.demo_class.hostile import Attack
+
+_BLOCK = (
+    "def block(x, attn_norm, attn, mlp_norm, mlp):\n    x = x + attn(attn_norm(x))\n    return x + mlp(mlp_norm(x))"
+)
+_BEFORE = {"p1-answer": "guess = 1", "p3-answer": _BLOCK}
+_SCORES = {"p1-answer": "guess = 15", "p2-answer": "leaked_weight = 0.5\ninside = outside = 0.0"}
+
+
+def _hooks(name: str, tries: str, trace: str) -> Attack:
+    """A function that gets a model of the judge's, behind an honest answer."""
+    source = "def trace(model, ids):\n" + "".join(f"    {line}\n" for line in trace.splitlines())
+    return Attack(
+        name,
+        tries,
+        answers={**_BEFORE, "p5-answer": source},
+        points={"p1-predict": 1, "p3-block": 2},
+        assignment="08_model",
+    )
+
+
+def _tests(name: str, tries: str, test: str, own: str = "") -> Attack:
+    """A test that should find what is wrong with a candidate."""
+    answers = {
+        **_SCORES,
+        "p3-answer": f"def test_attention(candidate):\n    {test}",
+        "p4-answer": f"def test_norm(candidate):\n    {test}",
+    }
+    return Attack(
+        name, tries, own=own, answers=answers, points={"p1-predict": 1, "p2-leak": 1}, assignment="16_bug_hunt"
+    )
+
+
+def _drawing(name: str, tries: str, draw: str) -> Attack:
+    source = "def draw(d_model):\n" + "".join(f"    {line}\n" for line in draw.splitlines())
+    answers = {"p1-answer": "guess = 0.5", "p5-answer": source}
+    return Attack(name, tries, answers=answers, points={"p1-predict": 1}, assignment="10_flops")
+
+
+ATTACKS = (
+    _hooks(
+        "hooks that replace",
+        "outputs of the judge's model replaced, and hooks that stay",
+        "for name, module in model.named_modules():\n    module.register_forward_hook(lambda *_: torch.zeros(1))\n"
+        "return {name: () for name, _ in model.named_modules()}",
+    ),
+    _hooks(
+        "hooks that end the process",
+        "an end of the process inside the judge's model",
+        "import os\nfor name, module in model.named_modules():\n"
+        "    module.register_forward_hook(lambda *_: os._exit(0))\nreturn model(ids)",
+    ),
+    _hooks(
+        "hooks that never end",
+        "a model that calls its own hooks again",
+        "for name, module in model.named_modules():\n    module.register_forward_hook(lambda *_: model(ids))\n"
+        "return model(ids)",
+    ),
+    _hooks(
+        "model searched",
+        "attributes of the judge's model beyond its modules and hooks",
+        "for part in (model, *(module for _, module in model.named_modules())):\n"
+        "    for name in ('__dict__', '_forward_hooks', '_modules', 'state_dict', 'load_state_dict', 'apply', "
+        "'forward', 'train',\n"
+        "                 'register_module', 'add_module', 'requires_grad_', '__class__', '__getattr__', "
+        "'__setattr__'):\n"
+        "        try:\n            part._peer.ask('attribute', part._handle.number, name)\n"
+        "            print('ESCAPED', name)\n        except Exception:\n            pass\nraise ValueError",
+    ),
+    _tests("test that always fails", "a test that rejects whatever it gets", "raise AssertionError"),
+    _tests("test that never fails", "a test that accepts whatever it gets", "return True"),
+    _tests(
+        "test that ends the process",
+        "an end of the process that looks like a rejected version",
+        "os._exit(0) if calls.append(1) or len(calls) > 3 else None",
+        "import os\ncalls = []",
+    ),
+    _tests(
+        "versions looked into",
+        "whether a version is right, from its name and its attributes",
+        "for name in ('__name__', '__code__', '__module__', 'says', 'right', '__qualname__'):\n        try:\n"
+        "            print('ESCAPED', candidate._peer.ask('attribute', candidate._handle.number, name))\n"
+        "        except Exception:\n            pass\n    assert type(candidate).__name__ == 'right'",
+    ),
+    _drawing(
+        "drawing without end",
+        "a drawing of a hundred thousand lines",
+        "figure, ax = plt.subplots()\nax.get_lines = lambda: [ax.plot([1, 2])[0]] * 100_000\nreturn ax",
+    ),
+    _drawing(
+        "drawing with formulas",
+        "labels that take for ever to typeset",
+        "figure, ax = plt.subplots()\nax.plot([1, 2], label='$' + '\\\\frac{1}{' * 500 + '1' + '}' * 500 + '$')\n"
+        "ax.set_xlabel('$\\\\sqrt' * 9999)\nax.legend()\nreturn ax",
+    ),
+    _drawing(
+        "drawing subclass",
+        "axes that show one thing and say another",
+        "from matplotlib.axes import Axes\nclass Both(Axes):\n    __class__ = property(lambda self: Axes)\n"
+        "    get_lines = lambda self: [type('L', (), {'__getattr__': lambda s, n: lambda *a: [0.5]})()] * 2\n"
+        "figure = plt.figure()\nreturn figure.add_axes(Both(figure, [0, 0, 1, 1]))",
+    ),
+)
