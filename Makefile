@@ -30,7 +30,7 @@ pdf: .venv/installed  ## the book as one PDF, _build/pdf/plainformer.pdf (needs 
 lab: .venv/installed  ## open JupyterLab with your own copy of the exercises (in work/)
 	@python -m classroom.lab
 
-test: .venv/installed  ## run every test (about twenty minutes on 2 cores)
+test: .venv/installed  ## run every test (about 25 minutes on 2 cores)
 	@python -m pytest -n 2 --dist loadfile
 
 lint: .venv/installed  ## ruff on every Python file
@@ -42,7 +42,7 @@ chapters: weights  ## run every chapter and solution from a fresh kernel and sto
 exercises: .venv/installed  ## generate exercises/ from solutions/ with nbgrader
 	@python -m classroom.grading release
 
-grade: .venv/installed  ## autograde the demonstration class (ASSIGNMENT=09_parameters)
+grade: .venv/installed  ## grade a simulated class: right, wrong, broken and hostile (ASSIGNMENT=04_masks)
 	@python -m classroom.grading demo $(ASSIGNMENT)
 
 bench: weights  ## ratios against peers in one run, into chapters/data/bench.json (about 20 minutes)

@@ -150,6 +150,7 @@ SHARED_OUT = (
     "tests/exercises/test_graders.py",
     "tests/exercises/test_release.py",
     "tests/book/test_browser.py",
+    "tests/grading/test_hostile.py",
     "tests/grading/test_same_marks.py",
 )
 

@@ -27,11 +27,13 @@ N_STUDENTS, N_LARGE = 24, 500
 STOCK = "import sys; from pathlib import Path; from classroom.grading import course; " \
     "assert course.autograde(course.settings(Path(sys.argv[1])), sys.argv[2])"  # fmt: skip
 
+QUIET = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+
 pytestmark = pytest.mark.skipif(why_not() is not None, reason="needs bubblewrap")
 
 
 def class_of(folder: Path, n_students: int) -> None:
-    """A course folder in which so many have handed in: the demonstration class again and again, each a bit different."""
+    """A course folder: the demonstration class again and again, each submission a bit different."""
     released = build(NAME, folder) / f"{NAME}.ipynb"
     reference = course.answers(nbformat.read(course.ROOT / "solutions" / NAME / f"{NAME}.ipynb", as_version=4))
     for number, one in zip(range(n_students), itertools.cycle(demo.submissions(NAME))):
@@ -85,16 +87,12 @@ def test_start_up_is_paid_once_a_worker(tmp_path):
     class_of(tmp_path, N_STUDENTS)
     first = seconds(grading(tmp_path, n_workers=1))
     class_of(tmp_path / "more", 3 * N_STUDENTS)
-    process = subprocess.Popen(
-        grading(tmp_path / "more", n_workers=1), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
+    process = subprocess.Popen(grading(tmp_path / "more", n_workers=1), **QUIET)
     start = time.perf_counter()
     memory = memory_of_workers(process, 1)
     more = time.perf_counter() - start
     each = (more - first) / (2 * N_STUDENTS)
-    print(
-        f"\na submission more takes {each / first:.1%} of {N_STUDENTS} with start-up; a worker {memory / 2**20:.0f} MiB"
-    )
+    print(f"\na submission more: {each / first:.1%} of {N_STUDENTS} with start-up; a worker: {memory / 2**20:.0f} MiB")
     assert more < 3 * first
 
 
@@ -105,7 +103,7 @@ def test_500_submissions_killed_three_times(tmp_path):
     whole = seconds(grading(undisturbed))
     dice, results = random.Random(7), killed / "results" / NAME
     for n_before in (N_LARGE // 10, N_LARGE // 2, 4 * N_LARGE // 5):
-        process = subprocess.Popen(grading(killed), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        process = subprocess.Popen(grading(killed), **QUIET)
         while len(list(results.glob("*.json"))) < n_before:
             assert process.poll() is None
             time.sleep(dice.uniform(0.05, 0.3))
@@ -118,6 +116,5 @@ def test_500_submissions_killed_three_times(tmp_path):
     assert again == []  # nothing that was marked is marked again
     assert len(intake.students(killed / "submitted", NAME)) == len(marks(killed)) == N_LARGE
     assert marks(killed) == marks(undisturbed)
-    print(
-        f"\n{N_LARGE} submissions, killed three times: the marks of an undisturbed run ({N_LARGE / whole * 60:.0f} a minute)"
-    )
+    rate = N_LARGE / whole * 60
+    print(f"\n{N_LARGE} submissions, killed three times: the marks of an undisturbed run, {rate:.0f} a minute")

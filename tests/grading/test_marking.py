@@ -113,7 +113,8 @@ def test_a_function_that_ends_its_process_loses_the_checks_that_call_it():
 
 
 def test_names_that_a_student_takes_from_the_checks_stay_the_judges_own():
-    spoilt = "LIMIT = 0\nassert_ = len = range = None\nimport math\nmath.pi = 4\nimport builtins\nbuiltins.range = lambda n: []\n"
+    spoilt = "LIMIT = 0\nassert_ = len = range = None\nimport math\nmath.pi = 4\n"
+    spoilt += "import builtins\nbuiltins.range = lambda n: []\n"
     result = marked(SQUARES, {"p1-answer": spoilt + "def square(x):\n    return 9", "p2-answer": "names = ['a']"})
     assert result.points == {"p1-visible": 1, "p1-hidden": 0, "p2-list": 0}
 
@@ -138,7 +139,8 @@ def test_partial_credit_is_a_share_of_the_points_and_nothing_else(value, points,
 
 def test_outputs_are_text_and_pictures_and_no_more_than_a_cell_may_show():
     own = [
-        "class Page:\n    def _repr_html_(self): return '<script>1</script>'\n    def __repr__(self): return 'a page'\nPage()",
+        "class Page:\n    def _repr_html_(self): return '<script>1</script>'\n"
+        "    def __repr__(self): return 'a page'\nPage()",
         "import matplotlib.pyplot as plt\nplt.plot([1, 2])\nplt.show()",
         "print('x' * 10**8)",
     ]
@@ -202,7 +204,8 @@ def test_gradients_flow_through_a_function_of_the_judge_and_objects_keep_their_i
     result = marked(
         text,
         {
-            "p1-answer": "def slope(f, x):\n    x = x.clone().requires_grad_()\n    f(x).sum().backward()\n    return x.grad",
+            "p1-answer": "def slope(f, x):\n    x = x.clone().requires_grad_()\n"
+            "    f(x).sum().backward()\n    return x.grad",
             "p2-answer": "def put(values, out):\n    values.append(5)\n    out += 1",
             "p3-answer": "class Box:\n    def __init__(self): self.items = []\n"
             "    def add(self, n): self.items.append(n)\n    def total(self): return sum(self.items)",

@@ -25,7 +25,7 @@ def authority(assignment: str, config: Config | None = None) -> dict[str, str]:
 
 
 def for_grading(path: Path, config: Config) -> nbformat.NotebookNode:
-    """A notebook of solutions/ without its answers and outputs: what nbgrader's release does, up to the hidden tests."""
+    """A notebook of solutions/ without answers and outputs: what nbgrader's release does, up to the hidden tests."""
     notebook, resources = nbformat.read(path, as_version=4), {}
     for step in (ClearSolutions, LockCells, ClearOutput):
         notebook, resources = step(config=config).preprocess(notebook, resources)

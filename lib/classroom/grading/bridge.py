@@ -139,11 +139,9 @@ class Peer:
 
     def _lend(self, tensor: torch.Tensor) -> int:
         """The number under which the other side knows this tensor."""
-        for number, (reference, _) in self.lent.items():
-            if reference() is tensor:
-                break
-        else:
-            number = self.n_lent = self.n_lent + 1
+        known = [number for number, (reference, _) in self.lent.items() if reference() is tensor]
+        number = known[0] if known else self.n_lent + 1
+        self.n_lent = max(self.n_lent, number)
         self.lent[number] = weakref.ref(tensor), tensor._version
         return number
 

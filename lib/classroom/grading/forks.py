@@ -33,6 +33,7 @@ ENVIRONMENT = {
     "PYTHONDONTWRITEBYTECODE": "1",
     "PYTHONIOENCODING": "utf-8",
     "PATH": "/usr/bin:/bin",
+    "PYTHONPATH": str(sandbox.LIB),  # the same course as that of whoever starts it
 }
 
 

@@ -38,6 +38,10 @@ NO_ISOLATION = (
     "Install bubblewrap (Debian and Ubuntu: apt install bubblewrap; Fedora: dnf install bubblewrap), or grade in the\n"
     "container that the page for instructors describes. To grade all the same, say --without-isolation."
 )
+NOT_LINUX = (
+    "Nothing was graded: submissions are marked on Linux alone. Grade in the container that the page for instructors\n"
+    "describes, or on a cluster (--scheduler)."
+)
 Gradebook = Callable[[Config, str, Mapping[str, str]], contextlib.AbstractContextManager[Merge]]
 
 
@@ -114,6 +118,8 @@ def grade(
     authority = authorities.authority(assignment) if authority is None else authority
     config = settings(folder)
     students = handed_in(config, assignment, only)
+    if sys.platform != "linux" and scheduler is None:
+        raise GradingFailed(NOT_LINUX)
     if isolated and scheduler is None and importlib.import_module(mark.partition(":")[0]).isolation() is None:
         raise GradingFailed(NO_ISOLATION)
     with alone(folder):

@@ -193,7 +193,8 @@ def _tensor(tensor: torch.Tensor) -> list | None:
         return None
     if tensor.is_meta:
         return [name, list(tensor.shape), None, False]
-    flat = tensor.detach().resolve_conj().resolve_neg().contiguous().reshape(-1)
+    # a copy: a view of one number may have any stride, which `view` refuses
+    flat = tensor.detach().resolve_conj().resolve_neg().clone(memory_format=torch.contiguous_format).reshape(-1)
     leaf = bool(tensor.requires_grad and tensor.is_leaf)
     return [name, list(tensor.shape), flat.view(torch.uint8).numpy().tobytes() if flat.numel() else b"", leaf]
 

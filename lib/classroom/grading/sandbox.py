@@ -11,17 +11,21 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import fcntl
 import functools
 import json
 import os
-import resource
 import shutil
 import signal
 import site
 import subprocess
 import sys
 from pathlib import Path
+
+try:
+    import fcntl
+    import resource
+except ModuleNotFoundError:  # Windows, where there are no boxes
+    fcntl = resource = None
 
 from classroom.grading import seccomp
 from classroom.grading.task import MB, Limits
