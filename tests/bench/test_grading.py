@@ -23,7 +23,7 @@ from classroom.grading.release import build
 from classroom.grading.sandbox import why_not
 
 NAME = "07_mlp"  # imports torch, as most do
-N_STUDENTS, N_LARGE = 24, 500
+N_STUDENTS, N_LARGE = 60, 500
 STOCK = "import sys; from pathlib import Path; from classroom.grading import course; " \
     "assert course.autograde(course.settings(Path(sys.argv[1])), sys.argv[2])"  # fmt: skip
 
