@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from classroom.checks.expect import CheckFailed, call, hidden_test, number, same
+from classroom.checks.expect import CheckFailed, call, hidden_test, in_any_order, number, same
 
 
 def said(*arguments, **options) -> str:
@@ -295,3 +295,23 @@ def test_a_notebook_shows_the_message_and_no_traceback():
     shell._showtraceback = lambda kind, error, lines: shown.extend(lines)
     shell.run_cell("from classroom.checks.expect import same\nsame(7, 5, 'answer')")
     assert shown == ["✗ answer is too large: you have 7.", "  expected 5, got 7"]
+
+
+def test_questions_are_asked_in_an_order_that_cannot_be_counted_on():
+    orders = set()
+    for _ in range(50):
+        asked = []
+        assert in_any_order(lambda n: (asked.append(n), n * n)[1], range(5)) == [0, 1, 4, 9, 16]
+        assert sorted(asked) == list(range(5))
+        orders.add(tuple(asked))
+    assert len(orders) > 10
+
+
+def test_of_several_failures_the_first_in_the_order_given_is_told():
+    def ask(n):
+        if n > 1:
+            raise CheckFailed(f"number {n}")
+
+    for _ in range(20):
+        with pytest.raises(CheckFailed, match="number 2"):
+            in_any_order(ask, range(6))

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from classroom.checks import attention_answers as known
 from classroom.checks.attention_slips import CATALOGUE
-from classroom.checks.expect import CheckFailed, call, given, number, passed, refuse, same
+from classroom.checks.expect import CheckFailed, call, given, in_any_order, number, passed, refuse, same
 from classroom.checks.expect import hidden_test as hidden_test  # for the hidden tests of the notebook
 from classroom.checks.progress import graded
 from classroom.checks.tensors import agrees, numbers
@@ -264,8 +264,11 @@ def unseen() -> tuple[Callable, ...]:
 def exposes(exposes, *others: Callable) -> None:
     """The student's test must pass what is right and catch the suspects, and `others`."""
     axis, scale, overflow, digits, always, never = CATALOGUE["exposes"]
-    found = {name: _verdict(exposes, function) for name, function in known.SUSPECTS.items()}
-    if _verdict(exposes, known.projected):
+    right = [known.projected, _last_digits, _fused]
+    said = in_any_order(lambda function: _verdict(exposes, function), [*known.SUSPECTS.values(), *right, *others])
+    found, of_others = dict(zip(known.SUSPECTS, said)), said[len(known.SUSPECTS) :]
+    of_right, of_others = of_others[: len(right)], of_others[len(right) :]
+    if of_right[0]:
         _refuse(always)
     if not any(found.values()):
         _refuse(never)
@@ -273,10 +276,9 @@ def exposes(exposes, *others: Callable) -> None:
     for name, says in (("second", axis), ("first", scale), ("third", overflow)):
         if not found[name]:
             _refuse(says)
-    for right in (_last_digits, _fused):
-        if _verdict(exposes, right):
-            _refuse(digits)
-    if not all(_verdict(exposes, other) for other in others):
+    if any(of_right):
+        _refuse(digits)
+    if not all(of_others):
         raise CheckFailed("exposes: a wrong version that the notebook does not show gets through.")
     passed("a test that catches all three")
 

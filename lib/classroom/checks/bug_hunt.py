@@ -30,7 +30,7 @@ from classroom.checks.bug_hunt_slips import (
 from classroom.checks.bug_hunt_slips import colleague as colleague  # for problem 7 of the notebook
 from classroom.checks.bug_hunt_slips import right_versions as right_versions
 from classroom.checks.bug_hunt_slips import wrong_versions as wrong_versions
-from classroom.checks.expect import UNANSWERED, CheckFailed, call, number, passed, refuse, same
+from classroom.checks.expect import UNANSWERED, CheckFailed, call, in_any_order, number, passed, refuse, same
 from classroom.checks.expect import hidden_test as hidden_test  # for the hidden tests of the notebook
 from classroom.checks.progress import graded
 
@@ -172,14 +172,16 @@ def _hunt(check: str, name: str, test: Callable, other: bool) -> None:
         raise CheckFailed(f"{name}: {UNANSWERED}.")
     if not callable(test):
         raise CheckFailed(f"{name} is no function. Usual cause: a later line gives the name to something else.")
-    for k, make in enumerate(RIGHT[name]):
-        if (error := _error(name, test, make(), other)) is not None:
+    right = [make() for make in RIGHT[name]]
+    made = {says: versions[other]() for says, versions in BROKEN[check].items()}
+    errors = in_any_order(lambda version: _error(name, test, version, other), [*right, *made.values()])
+    for k, error in enumerate(errors[: len(right)]):
+        if error is not None:
             if isinstance(error, NotImplementedError):
                 raise CheckFailed(f"{name}: {str(error) or UNANSWERED}.")
             says = ROUNDING if k else REJECTS
             raise CheckFailed(f"{name}: {says}\n{_told(error, test)}", slip=says)
-    made = {says: versions[other]() for says, versions in BROKEN[check].items()}
-    survivors = [says for says, version in made.items() if _error(name, test, version, other) is None]
+    survivors = [says for says, error in zip(made, errors[len(right) :]) if error is None]
     if survivors:
         shown = f"of {len(made)} broken versions it rejects {len(made) - len(survivors)}"
         raise CheckFailed(f"{name}: {survivors[0]}\n({shown})", slip=survivors[0])

@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import linecache
 import math
+import random
 import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
@@ -112,6 +113,23 @@ def call(function: Callable, what: str, /, **arguments: Any) -> Any:
     if result is None:
         raise CheckFailed(f"{_spelled(what, arguments)} returns None. Did you forget `return`?")
     return result
+
+
+def in_any_order(ask: Callable[[Any], Any], questions: Sequence[Any]) -> list[Any]:
+    """What `ask` says of each question, in the order given; asked in an order that no answer can know.
+
+    A function that counts its calls earns nothing. The first question in the order given that fails is the one told.
+    """
+    answers: dict[int, Any] = {}
+    for k in random.SystemRandom().sample(range(len(questions)), len(questions)):
+        try:
+            answers[k] = ask(questions[k])
+        except CheckFailed as error:
+            answers[k] = error
+    for k in sorted(answers):
+        if isinstance(answers[k], CheckFailed):
+            raise answers[k]
+    return [answers[k] for k in range(len(questions))]
 
 
 @contextmanager

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from classroom.checks import masks_answers as known
-from classroom.checks.expect import CheckFailed, call, number, passed, refuse, same
+from classroom.checks.expect import CheckFailed, call, in_any_order, number, passed, refuse, same
 from classroom.checks.expect import hidden_test as hidden_test  # for the hidden tests of the notebook
 from classroom.checks.masks_answers import DEPTH_LONG, DEPTH_WIDE, LONG, N_FILLER, N_KEY, SHARE, WIDE, Module
 from classroom.checks.masks_slips import CATALOGUE
@@ -186,11 +186,16 @@ def empty_rows(masked_attention, *cases: dict) -> None:
 
 def _judge(check: str, leaks, modules: list[tuple[Module, bool]], sizes: tuple[int, int]) -> None:
     """Each module of a check has its slip in `CATALOGUE`, in the same order."""
-    for (module, right), says in zip(modules, CATALOGUE[check], strict=True):
+
+    def ask(module: Module) -> bool:
         answer = call(leaks, "leaks", module=module, n_positions=sizes[0], d_model=sizes[1])
         answer = answer.item() if getattr(answer, "ndim", None) == 0 else answer
         if type(answer) is not bool:
             raise CheckFailed(f"leaks returns a {type(answer).__name__}; True or False was expected.")
+        return answer
+
+    answers = in_any_order(ask, [module for module, _ in modules])
+    for answer, (_, right), says in zip(answers, modules, CATALOGUE[check], strict=True):
         if answer != right:
             raise CheckFailed(f"leaks: {says}\nexpected {right}, got {answer}", slip=says)
 

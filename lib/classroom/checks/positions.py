@@ -11,7 +11,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from classroom.checks.expect import CheckFailed, call, given, number, passed, refuse, same
+from classroom.checks.expect import CheckFailed, call, given, in_any_order, number, passed, refuse, same
 from classroom.checks.expect import hidden_test as hidden_test  # for the hidden tests of the notebook
 from classroom.checks.positions_probes import NOT_RELATIVE, RELATIVE, VERDICTS, turned
 from classroom.checks.positions_probes import head as _head
@@ -233,14 +233,19 @@ def kills(is_relative) -> None:
 
 
 def _judged(check: str, is_relative: Callable, versions: dict, right: bool) -> None:
-    found = {}
-    for name, (d_head, rotation) in versions.items():
+    def ask(version) -> bool:
+        d_head, rotation = version
         answer = _short(is_relative, "is_relative", {"rotation": rotation, "d_head": d_head})
         if getattr(answer, "ndim", 1) == 0:  # a single truth value of torch or numpy
             answer = answer.item()
         if type(answer) is not bool:
             raise CheckFailed(f"is_relative must return True or False; it returns a {type(answer).__name__}.")
-        found[name] = answer
+        return answer
+
+    # a function that says the same of everything has tested nothing
+    other = RELATIVE["halves"] if not right else NOT_RELATIVE["a sinusoid added to x"]
+    *answers, of_other = in_any_order(ask, [*versions.values(), other])
+    found = dict(zip(versions, answers))
     missed = [name for name, answer in found.items() if answer is not right]
     if missed:
         shown = f"it says {not right} of: {'; '.join(missed)}"
@@ -248,9 +253,7 @@ def _judged(check: str, is_relative: Callable, versions: dict, right: bool) -> N
             if found == {name: slip(rotation, d_head) for name, (d_head, rotation) in versions.items()}:
                 raise CheckFailed(f"is_relative: {says}.\n{shown}", slip=says)
         raise CheckFailed(f"is_relative: {shown}")
-    # a function that says the same of everything has tested nothing
-    other = RELATIVE["halves"] if not right else NOT_RELATIVE["a sinusoid added to x"]
-    if _short(is_relative, "is_relative", {"rotation": other[1], "d_head": other[0]}) == right:
+    if of_other == right:
         says = next(says for says in CATALOGUE["spares" if not right else "kills"] if "everything" in says)
         raise CheckFailed(f"is_relative: {says}.")
 
