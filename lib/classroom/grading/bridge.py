@@ -7,7 +7,6 @@ process. An exception crosses as its name, the built-in classes it derives from,
 
 from __future__ import annotations
 
-import builtins
 import contextlib
 import io
 import socket
@@ -19,17 +18,13 @@ from typing import Any
 import numpy as np
 import torch
 
+from classroom.grading.crossing import LONGEST, Gone, Through, described, is_tensor, put, revived
 from classroom.grading.plain import Handle, NotPlain, decode, encode
 from classroom.memory import Memory
 
 DEEPEST = 24  # calls within calls
 REMEMBERED = 64  # tensors of the other side
-LONGEST = 10_000  # characters of an exception's text, and of what a call prints
 _HEAD = struct.Struct("<Q")
-
-
-class Gone(Exception):
-    """The other process has ended, or sent something that is no message."""
 
 
 class Remote:
@@ -52,7 +47,7 @@ class RemoteCallable(Remote):
 
 
 class Peer:
-    """One end. `serve` maps a verb to what answers it; `trusted` is true on the side whose objects may be pickled."""
+    """One end. `serve` maps a verb to what answers it; a model crosses from the side that `sends_models`."""
 
     def __init__(
         self,
@@ -111,7 +106,7 @@ class Peer:
     def call(self, number: int, args: tuple, kwargs: dict) -> Any:
         """Call an object of the other side, and take over what it changed in its arguments."""
         self._show_changes()
-        tensors = {place: value for place, value in [*enumerate(args), *kwargs.items()] if _is_tensor(value)}
+        tensors = {place: value for place, value in [*enumerate(args), *kwargs.items()] if is_tensor(value)}
         if torch.is_grad_enabled() and not Memory.in_use and any(value.requires_grad for value in tensors.values()):
             return self._call_through(number, args, kwargs, tensors)
         loans = {place: self._lend(value) for place, value in tensors.items()}
@@ -122,7 +117,7 @@ class Peer:
         if printed:
             print(printed, end="")
         for place, value in changed.items():
-            _put(args[place] if type(place) is int else kwargs[place], value)
+            put(args[place] if type(place) is int else kwargs[place], value)
         return result
 
     def _call_through(self, number: int, args: tuple, kwargs: dict, tensors: dict) -> Any:
@@ -133,9 +128,9 @@ class Peer:
             print(printed, end="")
         if token is None:
             return result
-        results = [result] if _is_tensor(result) else list(result)
-        apart = _Through.apply(results, lambda slopes: self.ask("backward", token, slopes), *asking.values())
-        return apart[0] if _is_tensor(result) else type(result)(apart)
+        results = [result] if is_tensor(result) else list(result)
+        apart = Through.apply(results, lambda slopes: self.ask("backward", token, slopes), *asking.values())
+        return apart[0] if is_tensor(result) else type(result)(apart)
 
     def _lend(self, tensor: torch.Tensor) -> int:
         """The number under which the other side knows this tensor."""
@@ -206,8 +201,8 @@ class Peer:
         args, kwargs = [values[k] for k in range(len(args))], {name: values[name] for name in names}
         with torch.enable_grad():
             result, printed, _ = self._serve_call(number, args, kwargs, {})
-        results = [result] if _is_tensor(result) else result if type(result) in (tuple, list) else []
-        if not results or not all(_is_tensor(one) for one in results) or not any(one.requires_grad for one in results):
+        results = [result] if is_tensor(result) else result if type(result) in (tuple, list) else []
+        if not results or not all(is_tensor(one) for one in results) or not any(one.requires_grad for one in results):
             return [result, printed, None]
         self.n_graphs += 1
         self.graphs[self.n_graphs] = inputs, list(results)
@@ -231,7 +226,7 @@ class Peer:
         """An argument that came before is the same object as then."""
         given, before = values[place], self.borrowed.get(number)
         if before is not None and before.shape == given.shape and before.dtype == given.dtype:
-            _put(before, given)
+            put(before, given)
             values[place] = before
         else:
             self.borrowed[number] = given
@@ -240,7 +235,7 @@ class Peer:
 
     def _serve_changed(self, number: int, value: torch.Tensor) -> None:
         if number in self.borrowed:
-            _put(self.borrowed[number], value)
+            put(self.borrowed[number], value)
 
     def _serve_attribute(self, number: int, name: str) -> Any:
         if type(name) is not str or name.startswith("_"):
@@ -320,74 +315,3 @@ class Peer:
             parts.append(part)
             length -= len(part)
         return b"".join(parts)
-
-
-class _Through(torch.autograd.Function):
-    """Tensors that the other side computed, as a function of those they were computed from."""
-
-    @staticmethod
-    def forward(ctx, results: list, back: Callable, *inputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        ctx.back = back
-        results = [one.detach() for one in results]
-        ctx.mark_non_differentiable(*(one for one in results if not one.is_floating_point()))
-        return tuple(results)
-
-    @staticmethod
-    def backward(ctx, *slopes: torch.Tensor) -> tuple:
-        return None, None, *ctx.back([slope.detach() for slope in slopes])
-
-
-def described(error: BaseException, where: str) -> list:
-    """An exception as plain data: its name, the built-in classes it derives from, its text, and a line of code."""
-    known = [base.__name__ for base in type(error).__mro__ if getattr(builtins, base.__name__, None) is base]
-    try:
-        only = error.args[0] if len(error.args) == 1 else None
-        text = only if type(only) is str else str(error)
-    except BaseException:  # a student's exception may refuse
-        text = "(an exception without a text)"
-    return [
-        str(type(error).__name__)[:80],
-        known,
-        str(text)[:LONGEST],
-        str(error.__dict__.get("_located", where))[:500],
-    ]
-
-
-def revived(name: Any, bases: Any, text: Any, where: Any) -> Exception:
-    """An exception of that name, with the text; its `line_of_answer` says where it was raised."""
-    if not all(type(part) is str for part in (name, text, where)) or type(bases) is not list:
-        raise Gone("an exception of no known form")
-    classes = [getattr(builtins, base, None) for base in bases if type(base) is str]
-    classes = [c for c in classes if isinstance(c, type) and issubclass(c, Exception)] or [Exception]
-    if issubclass(classes[0], StopIteration | StopAsyncIteration):  # it would end a loop of a check, which then passes
-        classes[0] = RuntimeError
-    own = classes[0] if classes[0].__name__ == name else type(name, (classes[0],), {})
-    try:
-        error = own(text)
-    except TypeError:  # UnicodeDecodeError wants five arguments
-        error = type(name, (Exception,), {})(text)
-    if name == "CheckFailed":
-        error._render_traceback_ = lambda: ["✗ " + text]
-    error.line_of_answer = where
-    return error
-
-
-def _is_tensor(value: Any) -> bool:
-    return type(value) in (torch.Tensor, torch.nn.Parameter)
-
-
-def _put(target: Any, value: Any) -> None:
-    """Make `target` hold what `value` holds, in place, as far as both are of one kind and shape."""
-    if type(target) is not type(value):
-        return
-    if isinstance(target, torch.Tensor) and target.shape == value.shape and target.dtype == value.dtype:
-        if not target.is_meta:
-            with torch.no_grad():
-                target.copy_(value)
-    elif isinstance(target, np.ndarray) and target.shape == value.shape and target.dtype == value.dtype:
-        target[...] = value
-    elif isinstance(target, list):
-        target[:] = value
-    elif isinstance(target, (dict, set)):
-        target.clear()
-        target.update(value)
