@@ -120,8 +120,6 @@ class Course:
         elif command.startswith("nbgrader submit"):
             work = self.student / "work" / NAME / f"{NAME}.ipynb"
             write(work, work, answers())
-        elif command == GRADE:
-            self.hand_in_again("2090-01-01")
         elif command.startswith(GRADE) and "--workers" in command:  # a second attempt
             pack(self, {"Müller Anna_1234567_assignsubmission_file_/09_parameters.ipynb": {}})
             self.run(f"python -m classroom.grading collect {NAME} --from moodle --zip submissions.zip --force")
@@ -262,14 +260,14 @@ def test_every_way_to_collect_brings_its_submissions(done):
 
 
 def test_a_file_without_a_notebook_is_listed_and_the_others_are_graded(done):
-    assert re.search(r"No marks:\n  broken: .*(?s:.*)\n.* 5 graded, 0 unchanged, 1 without marks", done.said[GRADE])
+    assert re.search(r"No marks:\n  broken: .*(?s:.*)\n.* 4 with marks, 1 without, .*5 marked now, 0 unchanged", done.said[GRADE])
     assert "WITHOUT ISOLATION" not in done.said[GRADE]
 
 
 def test_a_second_run_marks_what_changed_and_a_student_can_be_named(done):
     again = {line.removeprefix(GRADE).strip(): said for line, said in done.said.items() if line.startswith(GRADE)}
-    assert "1 graded, 4 unchanged" in again["--workers 8"]
-    assert sum(map(int, re.search(r"(\d+) graded, (\d+) unchanged", again['--student "STUDENT"']).groups())) == 1
+    assert "1 marked now, 4 unchanged" in again["--workers 8"]
+    assert sum(map(int, re.search(r"(\d+) marked now, (\d+) unchanged", again['--student "STUDENT"']).groups())) == 1
 
 
 def marks_of(path: Path, student: str, mark: str) -> dict[str, str]:
