@@ -2,20 +2,24 @@
 
 import csv
 import io
+import json
+from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, writes
 from nbgrader.api import Gradebook
 from nbgrader.plugins import CsvExportPlugin
 
 from classroom import __main__ as classroom
-from classroom.grading import course, exports, roster
+from classroom.grading import course, exports, gradebook, report, roster
 from classroom.grading.collect import _folder
 from classroom.grading.course import GradingFailed
 from classroom.grading.roster import FORMULA, Person, harmless, match
+from classroom.grading.task import Result
 
 pytestmark = pytest.mark.filterwarnings("ignore::sqlalchemy.exc.SAWarning")  # nbgrader's own use of its database
 
@@ -235,6 +239,19 @@ def test_a_roster_that_is_none_is_refused_with_the_reason(marks, tmp_path, data,
         roster.read(tmp_path / "absent.csv")
 
 
+@pytest.mark.parametrize("apostrophe", ["'", "’", "`"])
+@pytest.mark.parametrize("folder", ["Siobhán_ONeil_Jr", "Siobhán_O_Neil_Jr", "Siobhán_ONeil_Jr_7", "Siobhán_O'Neil_Jr"])
+def test_an_apostrophe_may_have_been_left_out_of_a_name(apostrophe, folder):
+    people = [Person(f"Siobhán O{apostrophe}Neil Jr", "7"), Person("Siobhán Neil Jr", "8"), Person("Siobhán O", "9")]
+    assert match([folder], people) == ({folder: 0}, {})
+
+
+def test_two_people_whose_names_an_apostrophe_tells_apart_are_nobody():
+    people = [Person("A O'Neil", "1"), Person("A ONeil", "2")]
+    assert match(["A_ONeil"], people) == ({}, {"A_ONeil": "2 people of the list have this name"})
+    assert match(["A_ONeil_2"], people) == ({"A_ONeil_2": 1}, {})
+
+
 words = st.lists(st.text("abcdéßøж字", min_size=1, max_size=5), min_size=1, max_size=3)
 
 
@@ -266,7 +283,8 @@ def test_the_command_writes_below_exports_and_says_what_is_missing(tmp_path, cap
     make_gradebook(tmp_path, {"Person_One": 8.0, "Nobody\x1b[2J": 1.0})
     assert run(NAME, "--course", tmp_path) == 0
     assert (tmp_path / "exports" / f"{NAME}-nbgrader.csv").is_file()
-    assert "2 of them still wait" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "Marks of 2 submissions:" in printed and "2 still wait for a person" in printed
 
     (tmp_path / "given.csv").write_text(MOODLE, encoding="utf-8")
     target = tmp_path / "out.csv"
@@ -275,7 +293,105 @@ def test_the_command_writes_below_exports_and_says_what_is_missing(tmp_path, cap
     )
     printed = capsys.readouterr().out
     assert "1 could not be matched" in printed and "Nobody" in printed and "\x1b" not in printed
+    assert "Marks of 1 submission:" in printed
     assert "Participant 101,Person One,one@example.org,8,12.00,-" in target.read_text(encoding="utf-8-sig")
+
+
+def test_who_handed_in_nothing_is_counted_where_there_is_a_row(tmp_path, capsys):
+    make_gradebook(tmp_path, {"a": 8.0, "b": None, "c": None})
+    assert run(NAME, "--course", tmp_path) == 0
+    assert "Marks of 1 submission, and 2 who handed in nothing: " in capsys.readouterr().out
+    assert run(NAME, "--course", tmp_path, "--to", "canvas") == 0
+    printed = capsys.readouterr().out
+    assert "Marks of 1 submission: " in printed and "1 still waits for a person" in printed
+
+
+@pytest.mark.parametrize("platform", ["moodle", "canvas"])
+def test_with_and_without_a_roster_are_two_files(tmp_path, platform):
+    make_gradebook(tmp_path, {"Person_One": 8.0})
+    (tmp_path / "given.csv").write_text(globals()[platform.upper()], encoding="utf-8")
+    assert run(NAME, "--course", tmp_path, "--to", platform) == 0
+    assert run(NAME, "--course", tmp_path, "--to", platform, "--roster", tmp_path / "given.csv") in (0, 1)
+    names = {path.name for path in (tmp_path / "exports").iterdir()}
+    assert names == {f"{NAME}-{platform}-gradebook.csv", f"{NAME}-{platform}.csv"}
+
+
+# ---- what could not be read ----
+
+
+def cell(name: str, kind: str, points: float, is_solution: bool, text: str = "1"):
+    """A graded cell."""
+    given = {"grade_id": name, "grade": True, "solution": is_solution, "locked": not is_solution, "points": points}
+    made = new_code_cell(text) if kind == "code" else new_markdown_cell(text)
+    made.metadata.nbgrader = given | {"schema_version": 3, "task": False, "cell_type": kind}
+    return made
+
+
+@pytest.fixture
+def partly_read(tmp_path):
+    """A class: one essay waits, one is marked, one is as it was released; two files could not be read.
+
+    One of these was marked by hand.
+    """
+    config = course.settings(tmp_path)
+    test = cell("test", "code", 10, False)
+    released, marked = (
+        writes(new_notebook(cells=[test, cell("essay", "markdown", 2, True, text)])) for text in ("Your text.", "Mine.")
+    )
+    gradebook.register(config, NAME, {NAME: released})
+    for student in ("Person_One", "untouched", "read", "broken", "by-hand"):
+        about = {"findings": ["empty"], "notebook": None}
+        if student not in ("broken", "by-hand"):
+            about = {
+                "notebook": released if student == "untouched" else marked,
+                "points": {"test": 10.0, "essay": None},
+            }
+        one = Result(student=student, key=student, **about)
+        gradebook.merge(config, NAME, student, {NAME: one})
+        place = tmp_path / "results" / NAME / f"{student}.json"
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text(json.dumps(asdict(one)), encoding="utf-8")
+    with Gradebook(config.CourseDirectory.db_url, config.CourseDirectory.course_id) as book:
+        for student, name in (("read", "essay"), ("by-hand", "essay"), ("by-hand", "test")):
+            grade = book.find_grade(name, NAME, NAME, student)
+            grade.manual_score, grade.needs_manual_grade = 1.0, False
+        book.db.commit()
+    return tmp_path
+
+
+def test_what_could_not_be_read_has_no_mark_on_a_platform(partly_read, capsys):
+    found = exports.read(course.settings(partly_read), NAME)
+    assert [one.student for one in found.of if not one.is_read] == ["broken"]
+    points = {row[0]: row[2] for row in parsed(exports.for_moodle(found))[1:]}
+    assert points == {"Person_One": "10", "untouched": "10", "read": "11", "broken": "", "by-hand": "2"}
+    assert ["broken", "", "", "broken", "", ""] in parsed(exports.for_canvas(found))
+    assert [row[9] for row in parsed(exports.for_nbgrader(found)) if row[3] == "broken"] == ["0.0"]
+
+    assert run(NAME, "--course", partly_read, "--to", "moodle") == 0
+    printed = capsys.readouterr().out
+    assert "Marks of 4 submissions:" in printed and "2 still wait" in printed
+    assert "1 could not be read, left empty: broken\n" in printed
+    assert run(NAME, "--course", partly_read) == 0
+    printed = capsys.readouterr().out
+    assert "Marks of 5 submissions:" in printed and "1 could not be read, with 0 points: broken\n" in printed
+
+
+@pytest.mark.parametrize("scale", [False, True])
+def test_a_mark_in_the_worksheet_of_what_cannot_be_read_is_taken_out(partly_read, tmp_path, scale):
+    text = MOODLE.replace("Person Two", "broken").replace("12.00", "100.00" if scale else "12.00")
+    found = exports.read(course.settings(partly_read), NAME)
+    sheet = exports.for_moodle(found, table(text, tmp_path), scale)
+    assert grades(sheet)["Participant 102"] == "" and float(grades(sheet)["Participant 101"]) > 0
+
+
+def test_the_report_and_an_export_count_the_same_that_wait(partly_read):
+    found = exports.read(course.settings(partly_read), NAME)
+    tally = report.collect(NAME, partly_read)
+    waiting = {student.name for student in tally.students if student.waiting}
+    assert waiting == {one.student for one in found.of if one.is_waiting} == {"Person_One", "broken"}
+    assert tally.waiting == 2
+    totals = {student.name: student.total for student in tally.students}
+    assert totals == {one.student: one.points if one.is_read else None for one in found.of}
 
 
 def test_the_command_refuses_with_a_reason_and_writes_nothing(tmp_path, capsys):

@@ -108,6 +108,41 @@ def test_slips_are_counted_once_a_student_and_sorted(two_problems):
     assert [(slip.check, slip.students) for slip in found] == [("p1-a", ("a", "b")), ("p2-a", ("b",))]
 
 
+def test_what_could_not_be_read_waits_and_its_time_does_not_count(two_problems):
+    unread = Student("u", {"": Result(student="u", key="k", notebook=None, wall_seconds=90.0)}, Marks())
+    read = [one(f"s{n}", {"p1-a": 1}, wall_seconds=seconds) for n, seconds in enumerate([1.0, 8.0, 2.0, 4.0])]
+    tally = tally_of(two_problems, *read, unread)
+    assert tally.waiting == 1
+    assert tally.median_seconds == 3 and tally.quantile(1) == 8 and tally.slowest[0].name == "s1"
+    assert "<code>submitted/u/01_sum/</code>" in report.html(tally)
+    assert tally_of(two_problems, unread).median_seconds == tally_of(two_problems).median_seconds == 0
+
+
+def test_cells_that_wait_are_in_the_order_of_the_notebook(two_problems):
+    cells = list(two_problems.points)
+    student = Student("u", {"": Result(student="u", key="k", notebook=None)}, Marks(waiting=frozenset(cells)))
+    (row,) = csv.DictReader(io.StringIO(report.as_csv(tally_of(two_problems, student))))
+    assert row["waiting"].split() == cells
+
+
+def test_other_work_marked_by_hand_before_waits_again(two_problems):
+    again = one("a", {"p2-essay": None}, Marks(by_hand={"p2-essay": 4.0}, waiting=frozenset(["p2-essay"])))
+    assert again.waiting == ["p2-essay"] and again.total == 4 and again.problem("p2") is None
+
+
+def test_the_page_says_how_many_are_late_if_any_lost_points(two_problems):
+    students = [one("a", {"p1-a": 1}, Marks(late_penalty=0.5)), one("b", {"p1-a": 1})]
+    assert "<dt>with a late penalty</dt><dd>1</dd>" in report.html(tally_of(two_problems, *students))
+    assert "late penalty</dt>" not in report.html(tally_of(two_problems, students[1]))
+
+
+def test_a_flag_accuses_nobody_and_one_is_no_plural(two_problems):
+    students = [one("a", {"p1-a": 1}, flags=["two uploads"]), one("b", {"p1-a": 1}, findings=["a byte order mark"])]
+    page = report.html(tally_of(two_problems, *students))
+    assert "a person should look" in page and "attempt" not in page
+    assert "1 file had faults and was read all the same" in page and "Marks of 2 submissions." in page
+
+
 def test_an_empty_class_and_a_class_of_one_have_a_page(two_problems):
     for students in ([], [one("a", {"p1-a": 1})], [one("a", {"p1-a": 0})]):
         page = report.html(tally_of(two_problems, *students))

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 
-from nbgrader.api import MissingEntry, Student, SubmittedAssignment
-from sqlalchemy import make_url
+from nbgrader.api import Grade, Gradebook, MissingEntry, Student, SubmittedAssignment, SubmittedNotebook
+from sqlalchemy import make_url, or_
 from traitlets.config import Config
 
 from classroom.grading import course, roster
@@ -29,7 +29,7 @@ CANVAS = ["Student", "ID", "SIS User ID", "SIS Login ID", "Section"]
 
 @dataclass(frozen=True)
 class Mark:
-    """What the gradebook says of a student. `is_waiting`: a person must still mark something."""
+    """What the gradebook says of a student. `is_waiting`: a person must still mark something; not `is_read`: all."""
 
     student: str
     first_name: str = ""
@@ -40,10 +40,16 @@ class Mark:
     penalty: float = 0.0
     is_waiting: bool = False
     is_submitted: bool = True
+    is_read: bool = True
 
     @property
     def points(self) -> float:
         return max(0.0, self.raw - self.penalty)
+
+    @property
+    def cell(self) -> str:
+        """The points for a platform; empty if nothing could be read."""
+        return number(self.points) if self.is_read else ""
 
 
 @dataclass(frozen=True)
@@ -84,13 +90,26 @@ def read(config: Config, assignment: str) -> Marks:
         is_of = (of.student_id == Student.id) & (of.assignment_id == known.id)
         order = (Student.last_name, Student.first_name, Student.id)
         found = book.db.query(*person, *work).select_from(Student).outerjoin(of, is_of).order_by(*order).all()
+        readable = _readable(book, known.id)
         marks = [
-            Mark(student, first or "", last or "", email or "", when, raw, penalty, bool(waits))
+            Mark(student, first or "", last or "", email or "", when, raw, penalty, bool(waits), True, row in readable)
             if row is not None
             else Mark(student, first or "", last or "", email or "", is_submitted=False)
             for student, first, last, email, when, raw, penalty, waits, row in found
         ]
         return Marks(assignment, known.max_score, known.duedate, marks)
+
+
+def _readable(book: Gradebook, assignment: str) -> set[str]:
+    """The submissions in which something was read, or that a person gave points to.
+
+    Where nothing could be read, `gradebook` gives every cell 0 points and leaves it to a person.
+    """
+    by_checks = or_(Grade.needs_manual_grade.isnot(True), Grade.auto_score.is_(None), Grade.auto_score != 0)
+    by_hand = or_(Grade.manual_score.isnot(None), Grade.extra_credit != 0)
+    found = book.db.query(SubmittedAssignment.id).join(SubmittedNotebook).outerjoin(Grade)
+    found = found.filter(SubmittedAssignment.assignment_id == assignment, or_(by_checks, by_hand))
+    return {row for (row,) in found.distinct()}
 
 
 # ---- formats ----
@@ -113,9 +132,10 @@ def for_moodle(marks: Marks, given: Table | None = None, scale: bool = False) ->
     The worksheet is that of the assignment, downloaded in English. Of its columns, Identifier, Full name, Email
     address, Grade, Maximum grade and Last modified (grade) are kept, so that an upload changes nothing else.
     Without one: Username, Email address and the assignment, for Grades > Import > CSV file.
+    What could not be read gets no mark.
     """
     if given is None:
-        rows = [[harmless(one.student), harmless(one.email), number(one.points)] for one in marks.submitted]
+        rows = [[harmless(one.student), harmless(one.email), one.cell] for one in marks.submitted]
         return Sheet(Table(["Username", "Email address", marks.assignment], rows))
     needed = ("Identifier", "Full name", "Grade", "Last modified (grade)")
     places = _places(given, needed, "a grading worksheet of Moodle in English")
@@ -130,7 +150,7 @@ def for_moodle(marks: Marks, given: Table | None = None, scale: bool = False) ->
         if one.student in found:
             row = given.rows[found[one.student]]
             of = row[largest] if largest is not None else ""
-            row[places["Grade"]] = _scaled(one.points, marks.largest, of, scale, "Moodle")
+            row[places["Grade"]] = _scaled(one, marks.largest, of, scale, "Moodle")
     kept = [k for k in map(given.column, MOODLE) if k is not None]
     return Sheet(_only(given, kept, kept[1 : kept.index(places["Grade"])]), missed)
 
@@ -140,14 +160,14 @@ def for_canvas(marks: Marks, given: Table | None = None, scale: bool = False, co
 
     Of an export are kept the columns up to Section, and the assignment's own, "Name (12345)", so that an import
     changes nothing else. A new one has Student, ID, SIS User ID, SIS Login ID, Section and the assignment.
-    In both the row "Points Possible" comes first.
+    In both the row "Points Possible" comes first. What could not be read gets no mark.
     """
     if given is None:
         rows = [["    Points Possible", "", "", "", "", number(marks.largest)]]
         for one in marks.submitted:
             name, user = re.fullmatch(r"(.*?)(?:_(\d+))?", one.student, re.DOTALL).groups()
             full = ", ".join(filter(None, (one.last_name, one.first_name))) or name
-            rows.append([harmless(full), user or "", "", "" if user else harmless(name), "", number(one.points)])
+            rows.append([harmless(full), user or "", "", "" if user else harmless(name), "", one.cell])
         return Sheet(Table([*CANVAS, marks.assignment], rows))
     places = _places(given, ("Student", "ID", "Section"), "a gradebook exported from Canvas")
     target = _canvas_column(given, column or marks.assignment, places["Section"])
@@ -162,7 +182,7 @@ def for_canvas(marks: Marks, given: Table | None = None, scale: bool = False, co
     for one in marks.submitted:
         if one.student in found:
             of = possible[target] if possible else ""
-            rows[found[one.student]][target] = _scaled(one.points, marks.largest, of, scale, "Canvas")
+            rows[found[one.student]][target] = _scaled(one, marks.largest, of, scale, "Canvas")
     table = Table(given.header, ([possible] if possible else []) + rows, given.delimiter)
     kept = list(range(places["Section"] + 1))
     return Sheet(_only(table, [*kept, target], [k for k in kept if k != user]), missed)
@@ -173,7 +193,7 @@ def number(points: float) -> str:
     return f"{round(points, 5):.5f}".rstrip("0").rstrip(".")
 
 
-def _scaled(points: float, largest: float, of: str, scale: bool, platform: str) -> str:
+def _scaled(mark: Mark, largest: float, of: str, scale: bool, platform: str) -> str:
     try:
         there = float(of.strip().replace(",", "."))
     except ValueError:
@@ -183,7 +203,7 @@ def _scaled(points: float, largest: float, of: str, scale: bool, platform: str) 
             f"the assignment has {number(largest)} points, and {number(there)} in {platform}: change that there and "
             "download the list again, or say --scale to have the marks converted."
         )
-    return number(points * there / largest if there != largest > 0 else points)
+    return number(mark.points * there / largest) if mark.is_read and there != largest > 0 else mark.cell
 
 
 def _places(given: Table, names: tuple[str, ...], what: str) -> dict[str, int]:
@@ -230,7 +250,8 @@ def run(options: argparse.Namespace) -> int:
     """Write the file. 0: every mark is in it; 1: nothing was written, or some could not be matched."""
     folder = options.course or ROOT / "grading"
     config = course.of_class(folder)
-    target = options.output or folder / "exports" / f"{options.assignment}-{options.to}.csv"
+    kind = options.to if options.roster or options.to == "nbgrader" else f"{options.to}-gradebook"
+    target = options.output or folder / "exports" / f"{options.assignment}-{kind}.csv"
     try:
         if options.to == "nbgrader" and options.roster:
             raise GradingFailed("--roster is for --to moodle or --to canvas; nbgrader's format needs none.")
@@ -246,11 +267,24 @@ def run(options: argparse.Namespace) -> int:
     except (GradingFailed, OSError) as error:
         print(error, file=sys.stderr)
         return 1
-    print(f"Marks of {len(marks.submitted) - len(sheet.missed)} submissions: {target}")
+    _tell(marks, sheet, options.to == "nbgrader", target)
+    return 1 if sheet.missed else 0
+
+
+def _tell(marks: Marks, sheet: Sheet, is_nbgraders: bool, target: Path) -> None:
+    """Say whose marks are in the file, and whose are not, or not yet whole."""
+    written = [mark for mark in marks.submitted if mark.student not in sheet.missed]
+    unread = [shown(mark.student) for mark in written if not mark.is_read]
+    n_marks = len(written) if is_nbgraders else len(written) - len(unread)
+    n_absent = len(marks.of) - len(marks.submitted) if is_nbgraders else 0  # the others list who handed in something
+    absent = f", and {n_absent} who handed in nothing" if n_absent else ""
+    print(f"Marks of {n_marks} submission{'s' * (n_marks != 1)}{absent}: {target}")
     if waiting := sum(mark.is_waiting for mark in marks.submitted):
-        print(f"{waiting} of them still wait for a person, so these marks may rise.")
+        print(f"{waiting} still wait{'s' * (waiting == 1)} for a person, so these marks may rise.")
+    if unread:
+        how = "with 0 points" if is_nbgraders else "left empty"
+        print(f"{len(unread)} could not be read, {how}: {', '.join(unread)}")
     if sheet.missed:
         print(f"\n{len(sheet.missed)} could not be matched with the roster, and are not in the file:")
     for student, why in sheet.missed.items():
         print(f"  {shown(student)}: {why}")
-    return 1 if sheet.missed else 0

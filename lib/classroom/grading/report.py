@@ -93,7 +93,7 @@ def _marks(submission: SubmittedAssignment) -> Marks:
         for grade in notebook.grades:
             if grade.manual_score is not None or grade.extra_credit:
                 by_hand[grade.name] = grade.score
-            elif grade.needs_manual_grade:
+            if grade.needs_manual_grade:  # also where other work was marked by hand before
                 waiting.add(grade.name)
     places = {notebook.name: notebook.id for notebook in submission.notebooks}
     return Marks(by_hand, frozenset(waiting), submission.late_submission_penalty or 0.0, places)
@@ -116,7 +116,7 @@ def html(tally: Tally) -> str:
         unread=[student for student in tally.students if not student.was_read_whole],
         mended=[student for student in tally.students if student.was_read_whole and student.texts("findings")],
         open_runs=[student.name for student in tally.students if not student.isolated],
-        seconds=sum(student.seconds for student in tally.students),
+        seconds=sum(student.seconds for student in tally.slowest),
         places=lambda student: list(places(tally.assignment, student)),
     )
 
@@ -169,13 +169,15 @@ def shown(text: object, longest: int = 400) -> str:
 def as_csv(tally: Tally) -> str:
     """One row a student, with the points so far; an empty cell means that nothing of it was read."""
     problems = list(tally.sheet.problems)
+    place = {cell: at for at, cell in enumerate(tally.sheet.points)}
     target = io.StringIO()
     table = csv.writer(target, lineterminator="\n")
     heading = ["assignment", "student", *problems, "late_penalty", "total", "max", "waiting"]
     table.writerow([*heading, "flags", "findings", "seconds", "isolation"])
     for student in tally.students:
         points = [*map(student.so_far, problems), student.marks.late_penalty, student.total, tally.most]
-        texts = [" ".join(student.waiting), *("\n".join(student.texts(kind)) for kind in ("flags", "findings"))]
+        waiting = sorted(student.waiting, key=lambda cell: (place.get(cell, len(place)), cell))
+        texts = [" ".join(waiting), *("\n".join(student.texts(kind)) for kind in ("flags", "findings"))]
         isolation = "+".join(sorted({result.isolation for result in student.results.values()}))
         row = [tally.assignment, student.name, *map(_number, points), *texts, f"{student.seconds:.2f}", isolation]
         table.writerow(map(defused, row))

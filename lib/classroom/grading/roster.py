@@ -88,7 +88,7 @@ def match(students: list[str], people: list[Person]) -> tuple[dict[str, int], di
             by_login[_plain(login)].add(place)
         if person.number:
             by_number[person.number].add(place)
-        if words := _words(person.name):
+        for words in _readings(person.name):
             by_name[words].add(place)
     found: dict[str, int] = {}
     missed: dict[str, str] = {}
@@ -97,10 +97,10 @@ def match(students: list[str], people: list[Person]) -> tuple[dict[str, int], di
         places = by_login.get(_plain(student)) or {
             place
             for place in by_number.get(number, ())
-            if people[place].is_numbered_once or not name or _words(name) == _words(people[place].name)
+            if people[place].is_numbered_once or not name or _readings(name) & _readings(people[place].name)
         }
         if not places and number not in by_number:
-            places = by_name.get(_words(student)) or by_name.get(_words(name), set())
+            places = _named(by_name, student) or _named(by_name, name)
         if len(places) == 1:
             found[student] = next(iter(places))
         elif places:
@@ -121,6 +121,15 @@ def match(students: list[str], people: list[Person]) -> tuple[dict[str, int], di
 
 def _plain(text: str) -> str:
     return unicodedata.normalize("NFKC", text).strip().casefold()
+
+
+def _named(by_name: dict[tuple[str, ...], set[int]], name: str) -> set[int]:
+    return {place for words in _readings(name) for place in by_name.get(words, ())}
+
+
+def _readings(name: str) -> set[tuple[str, ...]]:
+    """The words of a name, with an apostrophe read as a blank, and as nothing: Moodle leaves it out of file names."""
+    return {_words(name), _words(re.sub("['’`]", "", name))} - {()}
 
 
 def _words(name: str) -> tuple[str, ...]:

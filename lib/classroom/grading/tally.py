@@ -97,8 +97,10 @@ class Student:
 
     @property
     def waiting(self) -> list[str]:
-        """Graded cells that a person has not marked."""
-        return [cell for cell, points in self.points.items() if points is None]
+        """Graded cells that a person must still mark, or mark again; the gradebook knows, if the student is in it."""
+        known = self.marks.waiting
+        is_known = bool(self.marks.places)  # an essay that nobody touched has 0 points there
+        return [cell for cell, points in self.points.items() if cell in known or (points is None and not is_known)]
 
     def so_far(self, problem: str) -> float | None:
         """Points of a problem without those that a person may add; None if nothing of it was read."""
@@ -182,8 +184,13 @@ class Tally:
 
     @property
     def waiting(self) -> int:
-        """Submissions that a person has not marked completely."""
-        return sum(bool(student.waiting) for student in self.marked)
+        """Submissions that a person has not marked completely; of those that could not be read, nothing is marked."""
+        return sum(bool(student.waiting) or student.total is None for student in self.students)
+
+    @property
+    def late(self) -> int:
+        """Submissions with a late penalty."""
+        return sum(student.marks.late_penalty > 0 for student in self.students)
 
     @cached_property
     def classes(self) -> list[tuple[float, float, int]]:
@@ -222,12 +229,18 @@ class Tally:
 
     @property
     def slowest(self) -> list[Student]:
-        """Slowest first."""
-        return sorted(self.students, key=lambda student: (-student.seconds, student.name))
+        """Those that were read, slowest first."""
+        read = [student for student in self.students if student.was_read]
+        return sorted(read, key=lambda student: (-student.seconds, student.name))
+
+    @property
+    def median_seconds(self) -> float:
+        """Of the submissions that were read (0 if there are none)."""
+        return median([student.seconds for student in self.slowest] or [0.0])
 
     def quantile(self, share: float) -> float:
-        """Seconds within which this share of the submissions was marked (0 for an empty class)."""
-        times = sorted(student.seconds for student in self.students)
+        """Seconds within which this share of the submissions that were read was marked (0 if there are none)."""
+        times = [student.seconds for student in reversed(self.slowest)]
         return times[max(0, math.ceil(share * len(times)) - 1)] if times else 0.0
 
 
