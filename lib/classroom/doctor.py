@@ -61,7 +61,7 @@ def run(options: argparse.Namespace) -> int:
     except Unreadable as error:
         print(error, file=sys.stderr)
         return UNREADABLE
-    exercises: list[tuple[str, Path]] = []
+    answers: list[tuple[Path, str, Path]] = []  # folder, exercise, notebook
     for path in dict.fromkeys(path for given in options.notebooks for path in notebooks_in(given)):
         try:
             examined = examine(path, known)
@@ -71,7 +71,7 @@ def run(options: argparse.Namespace) -> int:
                 examined = examine(mended[0], known)
                 _report_rest(examined)
             worst = max(worst, ILL if examined.findings else HEALTHY)
-            exercises.append((examined.exercise, examined.path))
+            answers.append((examined.path.parent, examined.exercise, examined.path))
         except Unreadable as error:
             print(f"{path}\n  ✗ {error}")
             worst = UNREADABLE
@@ -83,8 +83,8 @@ def run(options: argparse.Namespace) -> int:
         except (ValidationError, RecursionError, MemoryError) as error:
             print(f"{path}\n  ✗ is beyond repair ({type(error).__name__}). Copy your answers into a fresh exercise.")
             worst = UNREADABLE
-    for exercise, group in groupby(sorted(exercises), key=lambda found: found[0]):
-        if len(paths := [str(path) for _, path in group]) > 1:
+    for (_, exercise), group in groupby(sorted(answers), key=lambda found: found[:2]):  # a folder is one person's
+        if len(paths := [str(path) for *_, path in group]) > 1:
             print(f"✗ {len(paths)} notebooks answer {exercise}: hand in one. They are not merged: {', '.join(paths)}")
             worst = max(worst, ILL)
     return worst

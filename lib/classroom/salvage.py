@@ -38,6 +38,11 @@ class Finding:
 # ---- bytes ----
 
 
+def is_word(data: bytes) -> bool:
+    """Whether a file is a Word document: a zip archive of certain names, which stand in it as they are."""
+    return data.startswith(b"PK\3\4") and b"[Content_Types].xml" in data and b"word/" in data
+
+
 def refuse_other_kinds(data: bytes) -> None:
     """What is certainly no text of a notebook."""
     if len(data) > LARGEST:
@@ -45,6 +50,8 @@ def refuse_other_kinds(data: bytes) -> None:
     if not data.strip(b"\0 \t\r\n"):
         what = "holds nothing but blanks or zero bytes" if data else "is empty (0 bytes)"
         raise Unreadable(f"the file {what}; a notebook is JSON text. {EARLIER}")
+    if is_word(data):
+        raise Unreadable("the file is a Word document, no notebook. Hand in the notebook (.ipynb).")
     kinds = {b"PK\3\4": "a zip archive", b"\x1f\x8b": "a gzip archive", b"%PDF": "a PDF", b"\x89PNG": "a picture"}
     for beginning, kind in kinds.items():
         if data.startswith(beginning):

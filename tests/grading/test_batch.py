@@ -4,6 +4,7 @@ The marker is a pretended one (`fake_marking`): it does what stands in the submi
 """
 
 import argparse
+import contextlib
 import importlib
 import json
 import os
@@ -253,14 +254,40 @@ def test_without_isolation_nothing_runs_unless_it_is_asked_for(fake, folder, mon
         (["99_nothing"], "no assignment is called '99_nothing'"),
         (["09_parameters", "--workers", "0"], "at least one process"),
         (["09_parameters", "--course", "{folder}"], "Nobody has handed in 09_parameters"),
-        (["09_parameters", "--course", "{folder}/none"], "Nobody has handed in 09_parameters"),
+        (["09_parameters", "--course", "{folder}"], "python -m classroom.grading collect --help"),
+        (["09_parameters", "--course", "{folder}/none"], "there is no folder {folder}/none"),
     ],
 )
 def test_the_command_says_why_it_does_nothing(arguments, said, folder, capsys):
     parser = argparse.ArgumentParser()
     grade.add_arguments(parser)
     assert grade.run(parser.parse_args([word.format(folder=folder) for word in arguments])) == 1
-    assert said in capsys.readouterr().err
+    assert said.format(folder=folder) in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("locked", ["results/exercise", "gradebook.db", "."])
+def test_a_folder_that_may_not_be_written_is_told_before_anything_is_marked(fake, folder, monkeypatch, locked):
+    fake.hand_in(folder, {"a": ""})
+    (folder / "results" / "exercise").mkdir(parents=True)
+    (folder / "gradebook.db").touch()
+    access = os.access  # pretended: the superuser may write everywhere
+    monkeypatch.setattr(grade.os, "access", lambda path, mode: Path(path) != folder / locked and access(path, mode))
+    with pytest.raises(GradingFailed, match="You may not write in") as refused:
+        fake.grade_with_it(folder)
+    assert str(folder / locked) in str(refused.value)
+    assert not fake.logged("begin")
+
+
+@pytest.mark.parametrize(("options", "how"), [([], "the same command goes on"), (["--again"], "without --again")])
+def test_who_stops_a_run_is_told_how_it_goes_on(options, how, folder, capsys, monkeypatch):
+    def stopped(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(grade, "grade", stopped)
+    parser = argparse.ArgumentParser()
+    grade.add_arguments(parser)
+    assert grade.run(parser.parse_args(["09_parameters", *options])) == 130
+    assert how in capsys.readouterr().err
 
 
 # ---- a run that is killed ----
@@ -392,6 +419,32 @@ def test_without_a_terminal_a_line_is_printed_now_and_then(capsys):
     progress(100, 100)
     first, last = capsys.readouterr().err.splitlines()
     assert first.startswith("0 of 100") and last.startswith("100 of 100")
+
+
+def test_a_line_is_printed_also_while_one_submission_takes_its_time(capsys, monkeypatch):
+    monkeypatch.setattr(Progress, "EVERY", 0.01)
+    said = []
+    with contextlib.suppress(ZeroDivisionError), Progress() as progress:
+        progress(1, 2)
+        capsys.readouterr()
+        wait_until(lambda: said.append(capsys.readouterr().err) or len("".join(said).splitlines()) > 1)
+        raise ZeroDivisionError  # whatever ends a run ends the clock
+    assert all(line.startswith("1 of 2 marked after ") for line in "".join(said).splitlines())
+    assert not progress.clock.is_alive()
+
+
+def test_a_summary_counts_each_submission_once(fake, folder, monkeypatch):
+    fake.hand_in(folder, {"a": "", "b": "unreadable", "c": "flag"})
+    fake.grade_with_it(folder)
+    fake.hand_in(folder, {"d": "", "e": "raise"})
+    monkeypatch.chdir(folder)
+    said = text(fake.grade_with_it(folder))
+    assert (
+        "exercise, 5 submissions: 3 with marks, 2 without, 1 to look at (1 marked now, 3 unchanged, 1 failed)" in said
+    )
+    assert said.endswith(f"Results:   {Path('results', 'exercise')}\nGradebook: gradebook.db")
+    monkeypatch.chdir(HERE)
+    assert f"Gradebook: {folder / 'gradebook.db'}" in text(fake.grade_with_it(folder))
 
 
 def test_a_summary_gives_no_commands_to_a_terminal(fake, folder):

@@ -600,17 +600,22 @@ def test_git_markers_inside_an_answer_are_left_to_the_student(handed_in, capsys)
     assert done == 1 and "still to do: problem 3, answer" in said
 
 
-def zipped() -> bytes:
+def zipped(**files: bytes) -> bytes:
     packed = io.BytesIO()
-    with zipfile.ZipFile(packed, "w") as archive:
-        archive.writestr(RELEASE.name, RELEASE.read_bytes())
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in files.items():
+            archive.writestr(name, content)
     return packed.getvalue()
 
 
 NO_NOTEBOOKS = {
     "nothing": (b"", "is empty (0 bytes)"),
     "zero bytes": (bytes(4096), "zero bytes"),
-    "a zip": (zipped(), "is a zip archive"),
+    "a zip": (zipped(**{RELEASE.name: RELEASE.read_bytes()}), "is a zip archive"),
+    "a Word document": (
+        zipped(**{"[Content_Types].xml": b"<Types/>", "word/document.xml": b"<w/>"}),
+        "is a Word document",
+    ),
     "a PDF": (b"%PDF-1.7\n", "is a PDF"),
     "a web page": (b"\n<!DOCTYPE html><html>Please log in</html>", "is a web page"),
     "Python": (b"import math\nprint(math.pi)\n", "is Python code"),
@@ -755,6 +760,17 @@ def test_several_notebooks_of_one_exercise_are_not_merged(handed_in, folder, cap
     (folder / ".ipynb_checkpoints").mkdir()
     shutil.copy(RELEASE, folder / ".ipynb_checkpoints")
     done, said = consult(capsys, folder)
+    assert done == 1 and f"2 notebooks answer {NAME}: hand in one" in said
+
+
+def test_notebooks_of_several_students_are_not_taken_for_one_person_s(tmp_path, capsys):
+    for student in ("a", "b"):
+        (tmp_path / student / NAME).mkdir(parents=True)
+        shutil.copy(RELEASE, tmp_path / student / NAME)
+    done, said = consult(capsys, tmp_path)
+    assert done == 0 and "hand in one" not in said
+    shutil.copy(RELEASE, tmp_path / "a" / NAME / "second.ipynb")
+    done, said = consult(capsys, tmp_path)
     assert done == 1 and f"2 notebooks answer {NAME}: hand in one" in said
 
 

@@ -121,11 +121,30 @@ def test_a_broken_folder_is_marked_as_far_as_it_can_be_or_named(kind, folder, tm
     assert case.flag in "\n".join(flags) and (case.flag or not flags or case.says), flags
 
 
-CURES = ("Hand", "Take", "Give", "Copy", "Unpack", "Save", "Download", "Did")
+CURES = ("Hand", "Take", "Give", "Copy", "Unpack", "Save", "Download", "Did", "Check", "Clear")
 
 
 def no_right_to_read(path, *_):
     raise PermissionError(13, "Permission denied", str(path))
+
+
+def test_what_was_refused_is_told_once(folder):
+    file(packed({"[Content_Types].xml": b"<Types/>", "word/document.xml": b"<w/>"}))(folder)
+    found, findings, _ = outcome(folder)
+    assert found == {} and findings == [f"{FILE}: is a Word document, no notebook. Hand in the notebook (.ipynb)."]
+
+
+def test_no_student_is_asked_to_mend_the_rights_of_the_grader(folder, monkeypatch):
+    file(RIGHT)(folder)
+    monkeypatch.setattr(handed_in.os, "open", no_right_to_read)
+    said = "\n".join(outcome(folder)[1])
+    assert "the grader may not read it" in said and "Hand it in again" not in said
+
+
+def test_a_backup_of_the_doctor_that_takes_the_place_of_the_notebook_is_flagged(folder):
+    file(RIGHT, f"{NAME}.before-doctor.ipynb")(folder)
+    found, _, flags = outcome(folder)
+    assert found == ANSWERS and any("is the doctor's backup" in flag for flag in flags)
 
 
 def test_students_are_those_who_have_anything_for_the_assignment(tmp_path):

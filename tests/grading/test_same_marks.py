@@ -40,9 +40,7 @@ def graded(request, tmp_path_factory, boxes):
 def test_every_robot_gets_the_marks_that_it_must_get(graded):
     name, class_, results = graded
     assert {robot.kind for robot in class_} == (KINDS if name in WITH_SLIPS else KINDS - {SLIPS})
-    assert {
-        robot.student: faults for robot in class_ if (faults := robot.faults(results[robot.student].points))
-    } == {}
+    assert {robot.student: faults for robot in class_ if (faults := robot.faults(results[robot.student].points))} == {}
 
 
 def test_every_slip_is_named_to_the_student_and_to_the_report(graded):

@@ -70,11 +70,13 @@ def _collect(assignment: str, archive: Path, platform: str, force: bool) -> int:
     submitted = course.submitted()
     done = collect(course.known(assignment), archive, platform, submitted, force)
     for student, word in sorted(done.placed.items()):
-        print(f"{word:10} {_shown(submitted / student / assignment / assignment)}.ipynb")
+        print(f"{word:10} {_shown(done.written[student])}")
     if done.left_out:
         print("\nNot collected:")
     for path, why in sorted(done.left_out.items()):
         print(f"  {path}: {why}")
+    if done.without:
+        print(f"\nNo notebook from: {', '.join(done.without)}")
     print(f"\nNotebooks collected: {len(done.placed)}. Files left out: {len(done.left_out)}.")
     if not done.placed:
         print(f"Is it a download of {platform.capitalize()} for {assignment}?", file=sys.stderr)
@@ -104,7 +106,8 @@ def _trial(assignments: list[str]) -> int:
 def _demo(assignment: str) -> int:
     print(f"Grading a class of robots in {assignment} ...", flush=True)
     folder = DEMO
-    rows = robots.grade(assignment, folder, watch=Progress())
+    with Progress() as watch:
+        rows = robots.grade(assignment, folder, watch=watch)
     print(robots.table(rows))
     pages = sorted((folder / "feedback").glob(f"*/{assignment}/*.html"))
     ok = sum(not row.faults for row in rows)

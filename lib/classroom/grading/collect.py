@@ -13,7 +13,7 @@ import unicodedata
 import zipfile
 import zlib
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
 from classroom.grading.course import GradingFailed
@@ -33,10 +33,12 @@ PLATFORMS = {
 
 @dataclass(frozen=True)
 class Upload:
-    """A notebook of an archive, and what its name says."""
+    """A file of an archive, and what its name says. `suffix`: of the place that it gets, "" if it gets none."""
 
     member: zipfile.ZipInfo
     path: str
+    suffix: str
+    is_named: bool  # as the assignment's notebook
     name: str
     number: str
     late: bool
@@ -45,61 +47,82 @@ class Upload:
 
 @dataclass(frozen=True)
 class Collected:
-    """What became of an archive: notebooks by student with a word on each, and files left out with the reason."""
+    """What became of an archive: a word on the file of each student, and files left out with the reason.
+
+    `written`: where each student's file lies; `without`: students in the archive of whom there is nothing to grade.
+    """
 
     placed: dict[str, str]
     left_out: dict[str, str]
+    written: dict[str, Path] = field(default_factory=dict)
+    without: list[str] = field(default_factory=list)
 
 
 def collect(assignment: str, archive: Path, platform: str, submitted: Path, force: bool = False) -> Collected:
     """Write each student's notebook of `archive` to `submitted`/STUDENT/`assignment`/`assignment`.ipynb.
 
-    A notebook that is there already and differs is replaced only by `force`.
-    Raises `GradingFailed` if the archive cannot be opened.
+    Who has none of that name, and one other notebook or zip archive, gets that one there (as .ipynb or .zip): what it
+    holds, grading finds out. A file that is there already and differs is replaced only by `force`.
+    Raises `GradingFailed` if the archive cannot be opened, or a file not be written.
     """
-    placed: dict[str, str] = {}
-    left_out: dict[str, str] = {}
+    if not archive.is_file():
+        raise GradingFailed(f"there is no file {archive}")
+    done = Collected({}, {})
     try:
         with zipfile.ZipFile(archive) as opened:
-            uploads = _uploads(opened, assignment, platform, left_out)
-            for student, upload in _by_student(uploads, left_out).items():
+            uploads = _uploads(opened, assignment, platform, done.left_out)
+            for student, upload in _by_student(uploads, assignment, done.left_out).items():
+                if upload is None:
+                    done.without.append(student)
+                    continue
                 try:
                     content = _content(opened, upload.member)
                 except UNREADABLE as error:
-                    left_out[upload.path] = f"cannot be unpacked: {error}"
+                    done.left_out[upload.path] = f"cannot be unpacked: {error}"
+                    done.without.append(student)
                     continue
-                word = _place(content, submitted / student / assignment / f"{assignment}.ipynb", force)
-                if word:
-                    placed[student] = word + ", late" * upload.late
+                target = submitted / student / assignment / f"{assignment}{upload.suffix}"
+                if word := _place(content, target, force):
+                    called = "" if upload.is_named else f", from {PurePosixPath(upload.path).name}"
+                    done.placed[student] = word + ", late" * upload.late + called
+                    done.written[student] = target
                 else:
-                    left_out[upload.path] = f"{student} has handed in another file before; --force replaces it"
+                    done.left_out[upload.path] = f"{student} has handed in another file before; --force replaces it"
     except (OSError, zipfile.BadZipFile) as error:
         raise GradingFailed(f"{archive} cannot be read as a zip archive: {error}") from error
-    return Collected(placed, left_out)
+    done.without.sort()
+    return done
 
 
 def _uploads(archive: zipfile.ZipFile, assignment: str, platform: str, left_out: dict[str, str]) -> list[Upload]:
-    """The notebooks of the assignment; every other file goes to `left_out`."""
+    """The files of the students; what cannot be one goes to `left_out`."""
     notebook = re.compile(rf"{re.escape(assignment)}(?:(?:-Copy|[-_ (]*)(\d+)\)?)?\.ipynb", re.I)
     found = []
     for member in archive.infolist():
         path = _path(member)
         if member.is_dir() or path.startswith("__MACOSX/"):
             continue
-        match = PLATFORMS[platform].fullmatch(path)
-        if why := _unsafe(member, path):
-            left_out[path] = why
-        elif match is None:
-            left_out[path] = f"not named as {platform.capitalize()} names a submitted file"
-        else:
-            parts = match.groupdict()
-            file = PurePosixPath(parts["file"]).name
-            again = notebook.fullmatch(file)
-            if again is None:
-                left_out[path] = f"is not called {assignment}.ipynb"
-                continue
-            order = int(parts.get("upload") or 0), int(again[1] or 0)
-            found.append(Upload(member, path, parts["name"] or "", parts["number"], bool(parts.get("late")), order))
+        match, why = PLATFORMS[platform].fullmatch(path), _unsafe(member, path)
+        if why or match is None:
+            left_out[path] = why or f"not named as {platform.capitalize()} names a submitted file"
+        if match is None:
+            continue
+        parts = match.groupdict()
+        file = PurePosixPath(parts["file"]).name
+        again = notebook.fullmatch(file)
+        suffix = PurePosixPath(file).suffix.lower()
+        found.append(
+            Upload(
+                member,
+                path,
+                "" if why or suffix not in (".ipynb", ".zip") else suffix,
+                again is not None,
+                parts["name"] or "",
+                parts["number"],
+                bool(parts.get("late")),
+                (int(parts.get("upload") or 0), int(again[1] or 0) if again else 0),
+            )
+        )
     return found
 
 
@@ -122,8 +145,8 @@ def _unsafe(member: zipfile.ZipInfo, path: str) -> str | None:
     return None
 
 
-def _by_student(uploads: list[Upload], left_out: dict[str, str]) -> dict[str, Upload]:
-    """The latest file of each student, by a name that can be a folder's."""
+def _by_student(uploads: list[Upload], assignment: str, left_out: dict[str, str]) -> dict[str, Upload | None]:
+    """The file of each student that counts, None if there is none, by a name that can be a folder's."""
     of_a_student: dict[tuple[str, str], list[Upload]] = defaultdict(list)
     for upload in uploads:
         of_a_student[_folder(upload.name), upload.number].append(upload)
@@ -131,16 +154,27 @@ def _by_student(uploads: list[Upload], left_out: dict[str, str]) -> dict[str, Up
     for name, number in of_a_student:
         numbers[name.casefold()].add(number)
 
-    latest = {}
+    found = {}
     for (name, number), files in of_a_student.items():
-        *earlier, last = sorted(files, key=lambda upload: upload.order)
-        for upload in earlier:
-            left_out[upload.path] = f"the same student's {last.path} is later"
         # Canvas numbers a person once and for all. Moodle counts anew in each assignment, so there the name
         # alone is the student, unless two have the same.
-        is_enough = last.order[0] == 0 and name and len(numbers[name.casefold()]) == 1
-        latest[name if is_enough else "_".join(filter(None, [name, number]))] = last
-    return latest
+        is_enough = files[0].order[0] == 0 and name and len(numbers[name.casefold()]) == 1
+        student = name if is_enough else "_".join(filter(None, [name, number]))
+        found[student] = _chosen(files, assignment, left_out)
+    return found
+
+
+def _chosen(files: list[Upload], assignment: str, left_out: dict[str, str]) -> Upload | None:
+    """The latest notebook of the right name; else the one file that may hold the notebook."""
+    readable = sorted((upload for upload in files if upload.suffix), key=lambda upload: upload.order)
+    named = [upload for upload in readable if upload.is_named]
+    chosen = named[-1] if named else readable[0] if len(readable) == 1 else None
+    for upload in files:
+        if upload in named[:-1]:
+            left_out[upload.path] = f"the same student's {chosen.path} is later"
+        elif upload is not chosen:
+            left_out.setdefault(upload.path, f"is not called {assignment}.ipynb")
+    return chosen
 
 
 def _folder(name: str) -> str:
@@ -158,11 +192,17 @@ def _content(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> bytes:
 
 def _place(content: bytes, target: Path, force: bool) -> str | None:
     """Write a submission; "new", "replaced" or "unchanged", or None if another one is there."""
-    there = target.read_bytes() if target.is_file() else None
-    if there == content:
-        return "unchanged"
-    if there is not None and not force:
-        return None
-    target.parent.mkdir(parents=True, exist_ok=True)
-    target.write_bytes(content)
-    return "new" if there is None else "replaced"
+    there = [path for path in (target.with_suffix(".ipynb"), target.with_suffix(".zip")) if path.is_file()]
+    try:
+        if there == [target] and target.read_bytes() == content:
+            return "unchanged"
+        if there and not force:
+            return None
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(content)
+        for path in there:
+            if path != target:
+                path.unlink()
+    except OSError as error:
+        raise GradingFailed(f"{target} cannot be written: {error.strerror or error}") from error
+    return "replaced" if there else "new"

@@ -26,7 +26,7 @@ from classroom.grading import handed_in as handed_in_files
 from classroom.grading.batch import Batch, Merge, Summary
 from classroom.grading.course import ROOT, GradingFailed
 from classroom.grading.intake import Intake
-from classroom.grading.progress import Progress, text
+from classroom.grading.progress import Progress, place, text
 from classroom.grading.task import Limits
 from classroom.grading.versions import version
 
@@ -69,26 +69,32 @@ def run(options: argparse.Namespace) -> int:
         if options.workers is not None and options.workers < 1:
             raise GradingFailed(f"--workers {options.workers}: at least one process must mark.")
         course.known(options.assignment)
-        summary = grade(
-            options.assignment,
-            options.course,
-            n_workers=options.workers,
-            scheduler=cluster.Scheduler(options.scheduler, tls) if options.scheduler else None,
-            only=options.student,
-            again=options.again,
-            isolated=not options.without_isolation,
-            watch=Progress(),
-        )
+        with Progress() as watch:
+            summary = grade(
+                options.assignment,
+                options.course,
+                n_workers=options.workers,
+                scheduler=cluster.Scheduler(options.scheduler, tls) if options.scheduler else None,
+                only=options.student,
+                again=options.again,
+                isolated=not options.without_isolation,
+                watch=watch,
+            )
         print(text(summary))
-        if options.feedback and not course.feedback(settings(options.course), options.assignment):
-            raise GradingFailed(f"Some feedback could not be written:\n{course.end_of_log(options.course)}")
+        if options.feedback:
+            config = settings(options.course)
+            if not course.feedback(config, options.assignment):
+                raise GradingFailed(f"Some feedback could not be written:\n{course.end_of_log(options.course)}")
+            pages = Path(config.CourseDirectory.root) / config.CourseDirectory.feedback_directory
+            print(f"Feedback:  {place(pages)}")
     except BrokenPipeError:
         raise
     except (GradingFailed, OSError, SQLAlchemyError) as error:  # a full disk too: what is marked is kept
         print(error, file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        print("\nStopped. What is marked is kept; the same command goes on from there.", file=sys.stderr)
+        how = "start it without --again: it" if options.again else "the same command"
+        print(f"\nStopped. What is marked is kept; {how} goes on from there.", file=sys.stderr)
         return 130
     return 0
 
@@ -115,6 +121,8 @@ def grade(
     Raises `GradingFailed` if nothing can be graded at all; what is wrong with one submission stands in the summary.
     """
     began = time.monotonic()
+    if folder != COURSE and not folder.is_dir():
+        raise GradingFailed(f"there is no folder {folder}")
     authority = authorities.authority(assignment) if authority is None else authority
     config = settings(folder)
     students = handed_in(config, assignment, only)
@@ -122,6 +130,7 @@ def grade(
         raise GradingFailed(NOT_LINUX)
     if isolated and scheduler is None and importlib.import_module(mark.partition(":")[0]).isolation() is None:
         raise GradingFailed(NO_ISOLATION)
+    _check_rights(config, assignment)
     with alone(folder):
         known_gradebook = _exists(config)
         with (gradebook or _gradebook)(config, assignment, authority) as merge:
@@ -172,7 +181,10 @@ def handed_in(config: Config, assignment: str, only: list[str] | None) -> list[s
     submitted = Path(config.CourseDirectory.root) / config.CourseDirectory.submitted_directory
     there = intake.students(submitted, assignment)
     if not there:
-        raise GradingFailed(f"Nobody has handed in {assignment}: there is no folder {submitted}/STUDENT/{assignment}.")
+        raise GradingFailed(
+            f"Nobody has handed in {assignment}: there is no folder {submitted}/STUDENT/{assignment}.\n"
+            "To sort a platform's archive: python -m classroom.grading collect --help"
+        )
     if unknown := sorted(set(only or ()) - set(there)):
         raise GradingFailed(
             f"No submission of {assignment} is from: {', '.join(map(repr, unknown))}. Look in {submitted}."
@@ -183,6 +195,21 @@ def handed_in(config: Config, assignment: str, only: list[str] | None) -> list[s
 def n_cores() -> int:
     """Processors that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _check_rights(config: Config, assignment: str) -> None:
+    """`GradingFailed` if results or gradebook could not be written: that must not come out after the first mark."""
+    root = Path(config.CourseDirectory.root).absolute()
+    places = [root, root / "results" / assignment]
+    url = make_url(config.CourseDirectory.db_url)
+    if url.get_backend_name() == "sqlite" and url.database:
+        book = Path(url.database).absolute()
+        places += [book.parent, book]
+    for there in places:
+        while not os.path.exists(there):  # it is made later, in what is there
+            there = there.parent
+        if not os.access(there, os.W_OK):
+            raise GradingFailed(f"You may not write in {there}: it takes the results or the gradebook.")
 
 
 def _take(

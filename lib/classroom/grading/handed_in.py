@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path, PurePosixPath
 
+from classroom.salvage import is_word
+
 LARGEST = 150 * 2**20  # bytes of one file; a larger one is not opened
 TOTAL = 2 * LARGEST  # bytes that are read of one folder, archives unpacked
 MOST = 5_000  # entries of a folder or an archive that are looked at
@@ -22,6 +24,7 @@ DEEPEST = 5  # folders in folders
 OPENED = 20  # files that are read
 UNPACKED = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # the others may take any amount of memory
 _NOTEBOOK = "Hand in the notebook itself."
+_RIGHTS = "the grader may not read it. Check its owner and rights"  # not the student's doing
 
 
 class Refused(Exception):
@@ -76,7 +79,8 @@ def listed(folder: Path, findings: list[str]) -> list[PurePosixPath]:
                 kinds = {entry.name: _kind(entry) for entry in here}
         except (OSError, ValueError) as error:
             why = getattr(error, "strerror", None) or error
-            findings.append(f"{shown(str(below) if below.name else folder.name)}: cannot be opened ({why}).")
+            rights = f": {_RIGHTS}" if isinstance(error, PermissionError) else ""
+            findings.append(f"{shown(str(below) if below.name else folder.name)}: cannot be opened ({why}){rights}.")
             continue
         for name, kind in kinds.items():
             seen, path = seen + 1, below / name
@@ -119,7 +123,8 @@ def content(path: Path) -> bytes:
             data = file.read(LARGEST + 1) if status.st_size <= LARGEST else b""
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or error
-        raise Refused(f"cannot be read ({why}). Hand it in again.") from None
+        cure = f": {_RIGHTS}." if isinstance(error, PermissionError) else ". Hand it in again."
+        raise Refused(f"cannot be read ({why}){cure}") from None
     if status.st_size > LARGEST or len(data) > LARGEST:
         size = max(status.st_size, len(data)) / 1e6
         raise Refused(f"has {size:.0f} MB, and was not read. Clear its outputs in JupyterLab, save, and hand it in.")
@@ -175,7 +180,9 @@ def unpacked(path: PurePosixPath, data: bytes, most: int, findings: list[str]) -
                     found.append(File(inside, unzipped, str(path)))
     except Exception as error:  # whatever zipfile makes of hostile bytes
         findings.append(f"{archive}: is no zip archive that can be opened ({type(error).__name__}). {_NOTEBOOK}")
-    if not found:
+    if not found and is_word(data):
+        findings.append(f"{archive}: is a Word document, no notebook. Hand in the notebook (.ipynb).")
+    elif not found:
         findings.append(f"{archive}: is a zip archive, and no notebook was found in it. {_NOTEBOOK}")
     return found
 

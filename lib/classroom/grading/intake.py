@@ -57,6 +57,7 @@ def take(folder: Path, names: Collection[str]) -> Intake:
     wanted = [path for path in there if handed_in.is_notebook(path) or handed_in.is_archive(path)]
     wanted.sort(key=lambda path: (min((_rank(path, name) for name in texts), default=0), path))
     files = [*handed_in.read(folder, wanted, intake.findings)]
+    are_refused = bool(wanted) and not files  # each with its own finding
     if not files:
         others = [path for path in there if path not in wanted and path.suffix.casefold() in ("", ".json", ".txt")]
         files = [file for file in handed_in.read(folder, others, intake.findings) if _is_like_one(file.data)]
@@ -65,6 +66,8 @@ def take(folder: Path, names: Collection[str]) -> Intake:
         own = [file for file in files if exact.get(file, name) == name]
         if len(texts) > 1:  # with several notebooks a wrong name alone says too little
             own = [file for file in own if file in exact or _belongs_to(file.data, texts) == name]
+        if not own and are_refused:
+            continue
         if not own:
             lies = ", ".join(shown(str(path)) for path in there[:5]) or "nothing"
             intake.findings.append(f"no notebook was found for {name}. There is: {lies}. Hand in {name}.ipynb.")
@@ -104,6 +107,10 @@ def _choose(files: list[File], name: str, text: str, intake: Intake) -> File:
         intake.findings.append(f"{best}: {what}. Save the notebook, and hand in {name}.ipynb.")
     elif str(best.path) != f"{name}.ipynb":
         intake.findings.append(f"{best}: was taken for {name}.ipynb. Hand it in under that name.")
+    if f".{BACKUP}" in best.path.name:
+        intake.flags.append(
+            f"{best}: is the doctor's backup, taken in place of {name}.ipynb. It may be an older state."
+        )
     intake.findings += [f"{file}: was left out, since {best} was taken. Hand in one notebook." for file in rest]
     return best
 

@@ -6,17 +6,25 @@ import io
 import os
 import shlex
 import sys
+import threading
 import time
+from pathlib import Path
 
+from sqlalchemy import make_url
 from tqdm import tqdm
 
 from classroom.grading.batch import Summary
 
-LINE = "{n_fmt} of {total_fmt} marked after {elapsed}; about {remaining} left ({rate_fmt})"
+LINE = "{n_fmt} of {total_fmt} marked after {elapsed}"
+LEFT = "; about {remaining} left at {rate_noinv_fmt}"
+BAR = "{l_bar}{bar}| {n_fmt}/{total_fmt} [{elapsed}<{remaining}, {rate_noinv_fmt}]"
 
 
 class Progress:
-    """A bar with the time that is left; without a terminal, a line now and then."""
+    """A bar with the time that is left; without a terminal, a line now and then.
+
+    Inside `with`, the clock goes on also while no submission comes to its end.
+    """
 
     EVERY = 30.0  # seconds between two lines
 
@@ -24,19 +32,43 @@ class Progress:
         self.is_terminal = sys.stderr.isatty()
         self.bar: tqdm | None = None
         self.said = 0.0
+        self.ended = threading.Event()
+        self.clock = threading.Thread(target=self._tick, daemon=True)
+
+    def __enter__(self) -> Progress:
+        self.clock.start()
+        return self
+
+    def __exit__(self, *_) -> None:
+        self.ended.set()
+        self.clock.join()
 
     def __call__(self, n_done: int, n_all: int) -> None:
         if n_all == 0 or (self.bar and self.bar.n == n_done):
             return
         if self.bar is None:
             file = sys.stderr if self.is_terminal else io.StringIO()
-            self.bar = tqdm(total=n_all, unit="submission", file=file, dynamic_ncols=True)
+            self.bar = tqdm(total=n_all, unit=" submissions", file=file, dynamic_ncols=True, bar_format=BAR)
         self.bar.update(n_done - self.bar.n)
         if n_done == n_all:
             self.bar.close()
         if not self.is_terminal and (n_done == n_all or time.monotonic() - self.said >= self.EVERY):
-            self.said = time.monotonic()
-            print(tqdm.format_meter(**{**self.bar.format_dict, "ncols": None, "bar_format": LINE}), file=sys.stderr)
+            self._say()
+
+    def _say(self) -> None:
+        self.said = time.monotonic()
+        form = LINE + LEFT * (0 < self.bar.n < self.bar.total)
+        line = tqdm.format_meter(**{**self.bar.format_dict, "ncols": None, "bar_format": form})
+        print(" ".join(line.split()), file=sys.stderr, flush=True)
+
+    def _tick(self) -> None:
+        while not self.ended.wait(min(1.0, self.EVERY)):
+            if self.bar is None or self.bar.n == self.bar.total:
+                continue
+            if self.is_terminal:
+                self.bar.refresh()
+            elif time.monotonic() - self.said >= self.EVERY:
+                self._say()
 
 
 def text(summary: Summary) -> str:
@@ -51,13 +83,24 @@ def text(summary: Summary) -> str:
             ]
     if summary.without_isolation:
         lines.append(f"Marked WITHOUT ISOLATION: {len(summary.without_isolation)}. Their code ran with your rights.")
-    graded, unchanged = len(summary.graded), len(summary.unchanged)
+    n_all = len({*summary.graded, *summary.unchanged, *summary.listed})
+    marked, unchanged, without = len(summary.graded), len(summary.unchanged), len(summary.listed)
+    failed = f", {n_failed} failed" if (n_failed := n_all - marked - unchanged) else ""
     lines.append(
-        f"{summary.assignment}: {graded} graded, {unchanged} unchanged, {len(summary.listed)} without marks, "
-        f"{len(summary.flagged)} to look at; {summary.seconds:.0f} s."
+        f"{summary.assignment}, {n_all} submission{'s' * (n_all != 1)}: {n_all - without} with marks, "
+        f"{without} without, {len(summary.flagged)} to look at "
+        f"({marked} marked now, {unchanged} unchanged{failed}); {summary.seconds:.0f} s."
     )
-    lines += [f"Results:   {os.path.relpath(summary.results)}", f"Gradebook: {summary.gradebook}"]
-    return "\n".join(lines)
+    url = make_url(summary.gradebook)
+    is_file = url.get_backend_name() == "sqlite" and url.database
+    gradebook = place(Path(url.database)) if is_file else summary.gradebook
+    return "\n".join([*lines, f"Results:   {place(summary.results)}", f"Gradebook: {gradebook}"])
+
+
+def place(path: Path) -> str:
+    """A path as it is said: from the current folder if it lies below that."""
+    path = Path(os.path.abspath(path))
+    return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
 
 
 def _shown(student: str) -> str:
