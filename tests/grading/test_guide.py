@@ -14,15 +14,16 @@ import time
 import urllib.error
 import urllib.request
 import zipfile
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import nbformat
 import pytest
 
+from classroom import bounds_page
 from classroom.grading import course
 from classroom.grading.course import ROOT
-from classroom.grading.task import MB, Limits
+from classroom.grading.task import Limits
 
 if sys.platform == "win32":
     pytest.skip("nbgrader's exchange is not available on Windows", allow_module_level=True)
@@ -229,12 +230,13 @@ def test_the_page_is_read():
     assert len(here) >= 20
 
 
-def test_the_page_gives_the_limits_of_the_code():
-    rows = dict(re.findall(r"^\| ([^|]+?) \| (\d+)[^|]*\|$", PAGE.read_text(encoding="utf-8"), re.MULTILINE))
-    limits = Limits()
-    expected = [limits.cell_seconds, limits.total_seconds, limits.memory_bytes / MB, limits.disk_bytes / MB]
-    expected += [limits.n_processes, limits.n_files, limits.output_bytes / MB, limits.message_bytes / MB]
-    assert [float(number) for number in rows.values()] == expected
+def test_the_page_gives_every_limit_of_the_code():
+    """The table changes with each of them."""
+    plain = bounds_page.rows(Limits())
+    for name, value in asdict(Limits()).items():
+        assert bounds_page.rows(Limits(**{name: 2 * value})) != plain, name
+    assert len(plain) == len(asdict(Limits())) and "```{bounds}" in PAGE.read_text(encoding="utf-8")
+    assert all(most in bounds_page.page(Limits()) for most in plain.values())
 
 
 def test_the_page_and_the_recipe_of_the_container_say_the_same():
