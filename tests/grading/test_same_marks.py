@@ -15,8 +15,16 @@ KINDS = {"right", "partly right", "nothing right", SLIPS}
 # Every known wrong answer is tried where more than plain values crosses: functions, models, drawings, objects.
 # Elsewhere `make grade ASSIGNMENT=...` does it.
 WITH_SLIPS = {"04_masks", "06_norms", "08_model", "10_flops", "12_training", "16_bug_hunt"}
-# Right to be refused, but in other words: a hook of the judge's own cannot be taken off from a student's process.
-UNNAMED = {("08_model", "p5-cleaned", "a hook that was there before is gone: take off your own alone")}
+# Refused as they must be, but in other words: a hook or an exception of the judge's is not itself on the other side.
+UNNAMED = {
+    ("08_model", "p5-cleaned", "a hook that was there before is gone: take off your own alone"),
+    ("16_bug_hunt", "p7-score", "an error of any kind is a rejection: catch `Exception`"),
+    (
+        "16_bug_hunt",
+        "p5-apart",
+        "a version that writes into what it is given survives: look at the inputs after a step",
+    ),
+}
 
 
 @pytest.fixture(scope="module", params=course.assignments())

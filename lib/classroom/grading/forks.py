@@ -33,6 +33,7 @@ ENVIRONMENT = {
     "PYTHONDONTWRITEBYTECODE": "1",
     "PYTHONIOENCODING": "utf-8",
     "PATH": "/usr/bin:/bin",
+    "MALLOC_MMAP_THRESHOLD_": "65536",  # a tensor's memory goes back when it goes: what is held is what is counted
     "PYTHONPATH": str(sandbox.LIB),  # the same course as that of whoever starts it
 }
 

@@ -168,7 +168,7 @@ def combined(lengths, n_positions, window):
 """,
         "p5-answer": """
 def leaks(module, n_positions, d_model):
-    x = torch.randn(1, n_positions, d_model).double()
+    x = torch.randn(1, n_positions, d_model, generator=torch.Generator().manual_seed(1)).double()
     y = x.clone()
     y[:, -1] += 1
     return not torch.allclose(module(x)[:, 0], module(y)[:, 0])
@@ -203,10 +203,11 @@ def masked_attention(q, k, v, mask):
 """,
         "p5-answer": """
 def leaks(module, n_positions, d_model):
+    dice = torch.Generator().manual_seed(1)
     for t in range(1, n_positions):
-        x = torch.randn(1, n_positions, d_model).double()
+        x = torch.randn(1, n_positions, d_model, generator=dice).double()
         y = x.clone()
-        y[:, t:] = torch.randn(1, n_positions - t, d_model).double()
+        y[:, t:] = torch.randn(1, n_positions - t, d_model, generator=dice).double()
         if not torch.equal(module(x)[:, :t], module(y)[:, :t]):
             return True
     return False
