@@ -5,6 +5,7 @@ from __future__ import annotations
 import docutils.nodes as nodes
 from docutils.parsers.rst import Directive
 
+from classroom.elements.frame import table
 from classroom.grading.task import MB, Limits
 
 
@@ -31,11 +32,7 @@ def rows(limits: Limits) -> dict[str, str]:
 
 def page(limits: Limits) -> str:
     """The markup."""
-    lines = "".join(f'<tr><th scope="row">{what}</th><td>{most}</td></tr>' for what, most in rows(limits).items())
-    return (
-        '<table class="table"><caption>What a submission may use</caption><thead><tr><th scope="col">bound</th>'
-        f'<th scope="col">at most</th></tr></thead><tbody>{lines}</tbody></table>'
-    )
+    return table("What a submission may use", ("bound", "at most"), rows(limits).items(), kind="table")
 
 
 def setup(app) -> dict:

@@ -336,8 +336,8 @@ def test_another_gradebook_gets_the_marks_without_marking(fake, folder):
 
 
 def test_the_class_s_own_gradebook_is_the_one_of_nbgrader_s_settings(tmp_path):
-    assert grade.settings(grade.COURSE).CourseDirectory.db_url == course.teachers_gradebook()
-    assert grade.settings(tmp_path).CourseDirectory.db_url == f"sqlite:///{(tmp_path / 'gradebook.db').as_posix()}"
+    assert course.of_class(grade.COURSE).CourseDirectory.db_url == course.teachers_gradebook()
+    assert course.of_class(tmp_path).CourseDirectory.db_url == f"sqlite:///{(tmp_path / 'gradebook.db').as_posix()}"
 
 
 def test_a_damaged_file_of_results_is_made_again(fake, folder):

@@ -23,6 +23,7 @@ from sqlalchemy import create_engine
 from sqlalchemy import text as text_of_sql
 from sqlalchemy.exc import OperationalError
 
+from classroom.debian import install
 from classroom.grading import course, gradebook, transaction, warm
 from classroom.grading.authority import authority
 from classroom.grading.course import ROOT, GradingFailed
@@ -492,8 +493,9 @@ def test_a_process_that_is_killed_leaves_each_student_out_or_complete(config, te
 @pytest.fixture(scope="session")
 def postgresql():
     """A function: the URL of a new database on a PostgreSQL server of the tests' own, on a free port of loopback."""
-    binaries = find_postgresql() or install_postgresql()
-    if binaries is None:
+    if find_postgresql() is None:
+        install("postgresql")
+    if (binaries := find_postgresql()) is None:
         missing = "no PostgreSQL: install Debian's package postgresql, or put initdb and postgres on PATH"
         (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(missing)
     # as root, which the server refuses to be: somebody else, who cannot look into pytest's own folders
@@ -533,15 +535,6 @@ def find_postgresql() -> Path | None:
         return Path(there).parent
     found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"), key=lambda path: float(path.parts[-3]))
     return found[-1].parent if found else None
-
-
-def install_postgresql() -> Path | None:
-    """On Debian and its relatives root may install the server: try it once."""
-    if os.geteuid() == 0 and shutil.which("apt-get"):
-        environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-        for command in (["update"], ["install", "-y", "--no-install-recommends", "postgresql"]):
-            subprocess.run(["apt-get", *command], env=environment, capture_output=True)
-    return find_postgresql()
 
 
 def execute(engine, command: str) -> None:

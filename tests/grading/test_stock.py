@@ -6,7 +6,6 @@ import re
 import shutil
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from html import unescape
 from pathlib import Path
 
@@ -15,7 +14,6 @@ import pytest
 from nbgrader.utils import is_grade
 from nbgrader.validator import Validator
 
-from classroom.chromium import MISSING, find_chromium, install_chromium, launch
 from classroom.grading import course
 from classroom.grading.course import ROOT
 from classroom.grading.feedback import SCRIPT, named_links
@@ -117,54 +115,26 @@ FORMULAS = """() => ({
 })"""
 
 
-@pytest.fixture(scope="module")
-def chromium():
-    """The program that the book's tests use."""
-    from playwright.sync_api import sync_playwright
-
-    def find() -> str | None:
-        with sync_playwright() as playwright:
-            return find_chromium(playwright)
-
-    path = in_a_thread(find)
-    if path is None:
-        install_chromium()
-        path = in_a_thread(find)
-    if path is None:
-        (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(MISSING)
-    return path
-
-
-def in_a_thread(function, *arguments):
-    """Playwright allows one event loop a thread, and the book's tests may still hold this one's."""
-    with ThreadPoolExecutor(1) as thread:
-        return thread.submit(function, *arguments).result()
-
-
-def opened(page: Path, program: str) -> dict:
+def opened(browser, page: Path) -> dict:
     """What a page asks for, complains about and shows."""
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        browser = launch(playwright, program)
-        context = browser.new_context()
-        context.set_offline(True)
-        tab = context.new_page()
-        requests, errors = [], []
-        tab.on("request", lambda request: requests.append(request.url))
-        tab.on("requestfailed", lambda request: errors.append(f"failed: {request.url}"))
-        tab.on("pageerror", lambda error: errors.append(str(error)))
-        tab.on("console", lambda message: message.type in ("error", "warning") and errors.append(message.text))
-        tab.goto(page.resolve().as_uri(), wait_until="load")
-        tab.evaluate("() => window.MathJax?.startup?.promise?.then(() => true)")
-        seen = {"requests": requests, "errors": errors, "raw": tab.evaluate(RAW_TEX), **tab.evaluate(FORMULAS)}
-        browser.close()
+    context = browser.new_context()
+    context.set_offline(True)
+    tab = context.new_page()
+    requests, errors = [], []
+    tab.on("request", lambda request: requests.append(request.url))
+    tab.on("requestfailed", lambda request: errors.append(f"failed: {request.url}"))
+    tab.on("pageerror", lambda error: errors.append(str(error)))
+    tab.on("console", lambda message: message.type in ("error", "warning") and errors.append(message.text))
+    tab.goto(page.resolve().as_uri(), wait_until="load")
+    tab.evaluate("() => window.MathJax?.startup?.promise?.then(() => true)")
+    seen = {"requests": requests, "errors": errors, "raw": tab.evaluate(RAW_TEX), **tab.evaluate(FORMULAS)}
+    context.close()
     return seen
 
 
 @pytest.mark.browser
-def test_the_page_is_complete_without_a_network(page, chromium):
-    seen = in_a_thread(opened, page, chromium)
+def test_the_page_is_complete_without_a_network(page, in_browser):
+    seen = in_browser(opened, page)
     assert [url for url in seen["requests"] if not url.startswith(("file:", "data:"))] == []
     assert seen["errors"] == [] and seen["errors_of_tex"] == []
     assert seen["raw"] == []

@@ -14,7 +14,7 @@ from __future__ import annotations
 import html
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from classroom.show import Html
@@ -59,8 +59,11 @@ class Element(Html):
         self.name, self.data, self.checks = name, dict(data), list(checks)
 
 
-def table(caption: str, header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    """A table as HTML: what a figure says to a reader without scripts. The first cell of a row heads it."""
+def table(caption: str, header: Sequence[str], rows: Iterable[Sequence[object]], kind: str = "") -> str:
+    """A table as HTML, such as what a figure says to a reader without scripts. The first cell of a row heads it.
+
+    `kind` is its class.
+    """
     head = "".join(f'<th scope="col">{html.escape(str(name))}</th>' for name in header)
     body = "".join(
         f'<tr><th scope="row">{html.escape(str(first))}</th>'
@@ -68,9 +71,9 @@ def table(caption: str, header: Sequence[str], rows: Sequence[Sequence[object]])
         + "</tr>"
         for first, *rest in rows
     )
-    return (
-        f"<table><caption>{html.escape(caption)}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-    )
+    opening = f'<table class="{html.escape(kind)}">' if kind else "<table>"
+    title = f"<caption>{html.escape(caption)}</caption>"
+    return f"{opening}{title}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 
 def bundle() -> str:

@@ -11,19 +11,8 @@ and one thread for each process, because a process marks one submission at a tim
     dask worker tcp://HOST:8786 --nworkers 16 --nthreads 1 --memory-limit 0
 
 Memory limits stand in `Limits`, and bind the student's processes; Dask's own would end the worker.
-Slurm and Kubernetes have deployers of Dask's own. A few lines start a cluster, and print what --scheduler needs::
-
-    from dask_jobqueue import SLURMCluster            # pip install dask-jobqueue
-    cluster = SLURMCluster(cores=16, processes=16, memory="64GB", walltime="02:00:00", worker_extra_args=
-                           ["--memory-limit", "0"], job_script_prologue=["source COURSE/.venv/bin/activate"])
-    cluster.scale(jobs=10)
-    print(cluster.scheduler_address)
-
-    from dask_kubernetes.operator import KubeCluster  # pip install dask-kubernetes; its operator in the cluster
-    cluster = KubeCluster(name="grading", image="IMAGE-OF-THE-COURSE", n_workers=10,
-                          worker_command="dask worker --nthreads 1 --memory-limit 0")
-
-A pod lets bubblewrap work only if its security context allows user namespaces.
+Slurm and Kubernetes have deployers of Dask's own; the page for instructors has the lines that start a cluster there,
+and the rights that a pod needs.
 Whoever reaches a scheduler can run code on its workers. Use a closed network or TLS: `--tls CA CERT KEY`, with a
 scheduler at tls://, or Dask's own configuration (`distributed.comm.tls`), which holds here too.
 What a worker held when it died is tried on others, as often as the scheduler's setting

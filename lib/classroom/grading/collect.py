@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
 from classroom.grading.course import GradingFailed
+from classroom.grading.handed_in import leads_out
 
 LARGEST = 50_000_000  # bytes of one notebook; an archive may say less than it unpacks to
 # damaged, encrypted, of an unknown method, cut short, or larger than it says
@@ -136,7 +137,7 @@ def _path(member: zipfile.ZipInfo) -> str:
 
 
 def _unsafe(member: zipfile.ZipInfo, path: str) -> str | None:
-    if path.startswith("/") or ".." in path.split("/") or re.match(r"[A-Za-z]:", path):
+    if leads_out(path):
         return "its path leads out of the archive"
     if stat.S_ISLNK(member.external_attr >> 16):
         return "is a link, not a file"

@@ -25,7 +25,7 @@ from nbgrader.converters import Autograde, GenerateAssignment, GenerateFeedback
 from nbgrader.converters.base import NbGraderException
 from nbgrader.coursedir import CourseDirectory
 from nbgrader.utils import is_solution
-from sqlalchemy import Engine, event
+from sqlalchemy import Engine, event, make_url
 from sqlalchemy.exc import SAWarning
 from traitlets.config import Config, PyFileConfigLoader
 
@@ -74,6 +74,12 @@ def settings(folder: Path, gradebook: str | None = None) -> Config:
 def of_class(folder: Path) -> Config:
     """`settings`, with the gradebook that nbgrader_config.py names if `folder` is the real class's."""
     return settings(folder, teachers_gradebook() if folder.resolve() == ROOT / "grading" else None)
+
+
+def gradebook_file(config: Config) -> Path | None:
+    """The file of the gradebook, there or not; None if it is in a server."""
+    url = make_url(config.CourseDirectory.db_url)
+    return Path(url.database or "") if url.get_backend_name() == "sqlite" else None
 
 
 def teachers_gradebook() -> str:

@@ -10,7 +10,7 @@ from datetime import datetime
 from pathlib import Path
 
 from nbgrader.api import Grade, Gradebook, MissingEntry, Student, SubmittedAssignment, SubmittedNotebook
-from sqlalchemy import make_url, or_
+from sqlalchemy import or_
 from traitlets.config import Config
 
 from classroom.grading import course, roster
@@ -76,9 +76,9 @@ class Sheet:
 
 def read(config: Config, assignment: str) -> Marks:
     """The marks of an assignment; raises `GradingFailed` if the gradebook knows none of that name."""
-    url = make_url(config.CourseDirectory.db_url)
-    if url.get_backend_name() == "sqlite" and not Path(url.database).is_file():  # opening it would make one
-        raise GradingFailed(f"{url.database}: no gradebook. Grade first: python -m classroom grade {assignment}")
+    file = course.gradebook_file(config)
+    if file and not file.is_file():  # opening it would make one
+        raise GradingFailed(f"{file}: no gradebook. Grade first: python -m classroom grade {assignment}")
     with opened(Held, config) as book:
         try:
             known = book.find_assignment(assignment)

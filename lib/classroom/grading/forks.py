@@ -15,7 +15,6 @@ import signal
 import socket
 import subprocess
 import sys
-from pathlib import Path
 
 from classroom.grading import sandbox
 
@@ -41,7 +40,7 @@ ENVIRONMENT = {
 class Forks:
     """A warm process. `entry`: the module whose `become(request, files)` runs in a fork and never returns."""
 
-    def __init__(self, entry: str, modules: list[str], before: list[str] = (), folder: Path | None = None):
+    def __init__(self, entry: str, modules: list[str], before: list[str] = ()):
         """`before` is put in front of the command line (a sandbox's). Raises `RuntimeError` if it does not start."""
         self.socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         variables = [part for pair in ENVIRONMENT.items() for part in ("--setenv", *pair)] if before else []
@@ -63,7 +62,6 @@ class Forks:
             stderr=subprocess.PIPE,
             pass_fds=[number],
             env=ENVIRONMENT,
-            cwd=folder,
         )
         theirs.close()
         self.socket.send(json.dumps(modules).encode())

@@ -15,7 +15,6 @@ from pathlib import Path
 
 import filelock
 from nbgrader.utils import parse_utc
-from sqlalchemy import make_url
 from sqlalchemy.exc import SQLAlchemyError
 from traitlets.config import Config
 
@@ -82,7 +81,7 @@ def run(options: argparse.Namespace) -> int:
             )
         print(text(summary))
         if options.feedback:
-            config = settings(options.course)
+            config = course.of_class(options.course)
             if not course.feedback(config, options.assignment):
                 raise GradingFailed(f"Some feedback could not be written:\n{course.end_of_log(options.course)}")
             pages = Path(config.CourseDirectory.root) / config.CourseDirectory.feedback_directory
@@ -124,7 +123,7 @@ def grade(
     if folder != COURSE and not folder.is_dir():
         raise GradingFailed(f"there is no folder {folder}")
     authority = authorities.authority(assignment) if authority is None else authority
-    config = settings(folder)
+    config = course.of_class(folder)
     students = handed_in(config, assignment, only)
     if sys.platform != "linux" and scheduler is None:
         raise GradingFailed(NOT_LINUX)
@@ -155,11 +154,6 @@ def grade(
     batch.summary.graded.sort()  # they ended in any order
     batch.summary.seconds = time.monotonic() - began
     return batch.summary
-
-
-def settings(folder: Path) -> Config:
-    """nbgrader's settings in a course folder; the class's own has the gradebook that nbgrader_config.py names."""
-    return course.settings(folder, course.teachers_gradebook() if folder.resolve() == COURSE.resolve() else None)
 
 
 @contextlib.contextmanager
@@ -201,10 +195,8 @@ def _check_rights(config: Config, assignment: str) -> None:
     """`GradingFailed` if results or gradebook could not be written: that must not come out after the first mark."""
     root = Path(config.CourseDirectory.root).absolute()
     places = [root, root / "results" / assignment]
-    url = make_url(config.CourseDirectory.db_url)
-    if url.get_backend_name() == "sqlite" and url.database:
-        book = Path(url.database).absolute()
-        places += [book.parent, book]
+    if file := course.gradebook_file(config):
+        places += [file.absolute().parent, file.absolute()]
     for there in places:
         while not os.path.exists(there):  # it is made later, in what is there
             there = there.parent
@@ -240,5 +232,5 @@ def _gradebook(config: Config, assignment: str, authority: Mapping[str, str]) ->
 
 def _exists(config: Config) -> bool:
     """Whether the gradebook can hold anything yet."""
-    url = make_url(config.CourseDirectory.db_url)
-    return url.get_backend_name() != "sqlite" or Path(url.database or "").is_file()
+    file = course.gradebook_file(config)
+    return file is None or file.is_file()

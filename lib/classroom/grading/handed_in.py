@@ -187,8 +187,13 @@ def unpacked(path: PurePosixPath, data: bytes, most: int, findings: list[str]) -
     return found
 
 
+def leads_out(name: str) -> bool:
+    """Whether the path of an archive's member, with plain slashes, leads to a place outside."""
+    return name.startswith("/") or ".." in name.split("/") or bool(re.match(r"[A-Za-z]:", name))
+
+
 def _unsafe(member: zipfile.ZipInfo, name: str) -> str | None:
-    if name.startswith("/") or ".." in name.split("/") or re.match(r"[A-Za-z]:", name):
+    if leads_out(name):
         return "has a path that leads out of the archive"
     if stat.S_IFMT(member.external_attr >> 16) not in (0, stat.S_IFREG):
         return "is a link or a device"

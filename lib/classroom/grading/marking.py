@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import functools
 import hashlib
 import os
 import select
@@ -52,14 +53,13 @@ class _Run:
     cpu: float = 0.0
     is_over: bool = False
 
-    def lose(self, number: int, name: str, why: str) -> None:
+    def lose(self, number: int, why: str) -> None:
         """The cell in progress ended its process."""
         if number >= len(self.plan):  # the checks had all been made
             self.flags.append(f"the judge ended before its last look: {why}")
             self.is_over = True
             return
-        self.outputs.setdefault(number, [])
-        self.outputs[number] = [*self.outputs[number][:1], failed(name, why)]
+        self.outputs[number] = [*self.outputs.get(number, [])[:1], failed("Ended", why)]
         self.skip.add(number)
 
 
@@ -71,14 +71,14 @@ def isolation() -> str | None:
 def mark(task: Task) -> Result:
     """The marks of one submission. Whatever the file holds, this returns; it raises `NoSandbox` without bubblewrap."""
     begun = time.monotonic()
-    authority = nbformat.reads(task.authority, as_version=4)
+    authority = _authority(task.authority).notebook
     found = placed(task.notebook, authority)
     about = {"student": task.student, "key": task.key, "isolation": "bubblewrap" if task.isolated else "none"}
     if found.notebook is None:
         return Result(notebook=None, findings=found.findings, flags=found.flags, **about)
-    run = _run(found.notebook, authority, task)
+    run = _run(found.notebook, task)
     flags = [*found.flags, *run.flags, *signs(found.notebook)]
-    if passing := sorted(set(run.passing) - _baseline(authority, task)):
+    if passing := sorted(set(run.passing) - _baseline(task)):
         flags.append(f"points were refused: a check lets an answer pass that is none ({', '.join(passing)})")
     for number, step in enumerate(run.plan):
         cell = found.notebook.cells[step.place]
@@ -127,23 +127,40 @@ def failed(name: str, why: str) -> dict:
     return {"output_type": "error", "ename": name, "evalue": why, "traceback": [f"✗ {why}"]}
 
 
-def _baseline(authority: NotebookNode, task: Task) -> set[str]:
+@dataclass(frozen=True)
+class _Authority:
+    """The instructor's notebook, the modules that it imports, and the names of the judge's that it may be shown."""
+
+    notebook: NotebookNode
+    modules: list[str]
+    shown: list[tuple[str, str]]
+
+
+@functools.lru_cache(maxsize=8)
+def _authority(text: str) -> _Authority:
+    """What a whole class has in common, worked out once a process. Nobody changes it."""
+    notebook = nbformat.reads(text, as_version=4)
+    return _Authority(notebook, steps.imports(notebook), steps.shown(as_released(notebook)))
+
+
+def _baseline(task: Task) -> set[str]:
     """The checks that pass whatever they are given: measured on the notebook as it was released."""
     digest = hashlib.sha256(task.authority.encode()).hexdigest()
     if digest not in _baselines:
-        _baselines[digest] = set(_run(authority, authority, task).passing)
+        _baselines[digest] = set(_run(_authority(task.authority).notebook, task).passing)
     return _baselines[digest]
 
 
-def _run(notebook: NotebookNode, authority: NotebookNode, task: Task) -> _Run:
-    plan = steps.plan(notebook, authority)
+def _run(notebook: NotebookNode, task: Task) -> _Run:
+    authority = _authority(task.authority)
+    plan = steps.plan(notebook, authority.notebook)
     run = _Run(plan, task.limits, time.monotonic() + task.limits.total_seconds)
-    modules = steps.imports(authority)
-    students = _forks("student", [*ALWAYS, *(name for name in modules if not name.startswith(steps.JUDGED))], [])
+    modules = authority.modules
+    students = _forks("student", [*ALWAYS, *(name for name in modules if not steps.is_judged(name))], [])
     judges = _forks("judge", [*ALWAYS, *modules], sandbox.command(task.limits, is_open=True) if task.isolated else [])
     request = {
         "steps": [asdict(step) for step in plan],
-        "shown": steps.shown(as_released(authority), steps.JUDGED),
+        "shown": authority.shown,
         "limits": asdict(task.limits),
         "is_robot": task.is_robot,
     }
@@ -202,7 +219,7 @@ def _follow(run: _Run, control: socket.socket, student: int, box: Box | None) ->
     while True:
         told, now = select.select([control], [], [], WATCHED)[0], time.monotonic()
         if now > run.until + GRACE:
-            run.lose(current, "Ended", "the time of the submission was used up")
+            run.lose(current, "the time of the submission was used up")
             return
         if not told:
             if box and box.memory() > run.limits.memory_bytes:
@@ -215,7 +232,7 @@ def _follow(run: _Run, control: socket.socket, student: int, box: Box | None) ->
                 deadline = now + GRACE
                 box.close()
             elif now > deadline:
-                run.lose(current, "Ended", why)
+                run.lose(current, why)
                 _signal(student, signal.SIGKILL)
                 return
             continue
@@ -240,7 +257,7 @@ def _follow(run: _Run, control: socket.socket, student: int, box: Box | None) ->
         else:
             if kind == "failed":
                 run.flags.append(f"the judge could not go on: {rest[0]}")
-            run.lose(current, "Ended", why or "the process ended here: a crash, or a limit of memory or processes")
+            run.lose(current, why or "the process ended here: a crash, or a limit of memory or processes")
             return
 
 

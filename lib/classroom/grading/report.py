@@ -13,7 +13,6 @@ from pathlib import Path
 
 import jinja2
 from nbgrader.api import MissingEntry, SubmittedAssignment, SubmittedNotebook
-from sqlalchemy import make_url
 from sqlalchemy.orm import selectinload
 from traitlets.config import Config
 
@@ -74,8 +73,8 @@ def collect(assignment: str, folder: Path) -> Tally:
 
 def from_gradebook(config: Config, assignment: str) -> dict[str, Marks] | None:
     """What people added to the checks' marks: student → marks. None if there is no gradebook, or no such assignment."""
-    url = make_url(config.CourseDirectory.db_url)
-    if url.get_backend_name() == "sqlite" and not Path(url.database).is_file():
+    file = course.gradebook_file(config)
+    if file and not file.is_file():
         return None  # nbgrader would make one
     with opened(Held, config) as book:
         try:

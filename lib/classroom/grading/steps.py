@@ -93,7 +93,12 @@ def names(source: str) -> tuple[set[str], set[str]]:
     return loads, stores
 
 
-def shown(authority: NotebookNode, judged: str) -> list[tuple[str, str]]:
+def is_judged(module: str) -> bool:
+    """Whether a module is the judge's alone."""
+    return module == JUDGED or module.startswith(JUDGED + ".")
+
+
+def shown(authority: NotebookNode) -> list[tuple[str, str]]:
     """The names of the judge's modules that the text of a notebook uses: (module, name)."""
     text = "\n".join(cell.source for cell in authority.cells)
     found: list[tuple[str, str]] = []
@@ -101,9 +106,7 @@ def shown(authority: NotebookNode, judged: str) -> list[tuple[str, str]]:
         if cell.cell_type != "code" or is_solution(cell):
             continue
         for node in _walk(cell.source):
-            if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[
-                : judged.count(".") + 1
-            ] == judged.split("."):
+            if isinstance(node, ast.ImportFrom) and is_judged(node.module or ""):
                 for alias in node.names:
                     module = f"{node.module}.{alias.name}"
                     used = re.findall(rf"\b{re.escape(alias.asname or alias.name)}\.([A-Za-z]\w*)", text)
