@@ -40,8 +40,8 @@ def version() -> str:
     return os.environ.get("GRADING_VERSION", "one")
 
 
-def isolation() -> str | None:
-    return os.environ.get("GRADING_ISOLATION", "bubblewrap") or None
+def why_not() -> str | None:
+    return os.environ.get("GRADING_ISOLATION_FAILS")
 
 
 def points(notebook: bytes) -> float:

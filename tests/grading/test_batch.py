@@ -235,16 +235,16 @@ def test_nobody_handed_in(fake, folder):
 
 
 def test_without_isolation_nothing_runs_unless_it_is_asked_for(fake, folder, monkeypatch):
-    monkeypatch.setenv("GRADING_ISOLATION", "")
+    monkeypatch.setenv("GRADING_ISOLATION_FAILS", "There is no bubblewrap.")
     fake.hand_in(folder, {"a": ""})
-    with pytest.raises(GradingFailed, match="bubblewrap") as refused:
+    with pytest.raises(GradingFailed, match="There is no bubblewrap") as refused:
         fake.grade_with_it(folder)
     assert "--without-isolation" in str(refused.value)
     assert not fake.logged("begin")
     summary = fake.grade_with_it(folder, isolated=False)
     assert summary.without_isolation == ["a"] and "WITHOUT ISOLATION" in text(summary)
     # a mark that was made so is not taken for one that was made in isolation
-    monkeypatch.setenv("GRADING_ISOLATION", "bubblewrap")
+    monkeypatch.delenv("GRADING_ISOLATION_FAILS")
     assert fake.grade_with_it(folder).graded == ["a"]
 
 

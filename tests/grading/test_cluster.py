@@ -169,7 +169,7 @@ def test_only_some_tasks_are_sent_at_a_time(fake, two_workers, monkeypatch):
 
 def test_workers_that_are_not_like_this_machine_are_refused(fake, folder, two_workers, monkeypatch):
     fake.hand_in(folder, {"a": ""})
-    with workers(two_workers.address, 1, folder, n_threads=2, GRADING_ISOLATION=""):
+    with workers(two_workers.address, 1, folder, n_threads=2, GRADING_ISOLATION_FAILS="no bubblewrap"):
         client = importlib.import_module("distributed").Client(two_workers.address, set_as_default=False)
         with contextlib.closing(client):
             client.wait_for_workers(3, timeout=PATIENCE)

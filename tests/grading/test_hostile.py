@@ -17,12 +17,12 @@ from pathlib import Path
 
 import pytest
 
-from classroom.grading import course, marking, sandbox
+from classroom.grading import course, marking, running, sandbox
 from classroom.grading.authority import authority
 from classroom.grading.demo_class.hostile import DESERVED, HONEST, Attack, attacks
 from classroom.grading.task import MB, Limits, Task
 
-pytestmark = pytest.mark.skipif(marking.isolation() is None, reason="nothing isolates submissions on this machine")
+pytestmark = pytest.mark.skipif(marking.why_not() is not None, reason="nothing isolates submissions on this machine")
 LIMITS = Limits(cell_seconds=2, total_seconds=40, memory_bytes=1536 * MB, disk_bytes=64 * MB)
 ATTACKS = attacks()
 SECRET = "what another student wrote"
@@ -37,6 +37,7 @@ class Outside:
     process: subprocess.Popen
     words: dict[str, str]
     boxes: dict[str, int]  # process namespaces of boxes: each kept open, so that no later one gets its name
+    judges: set[str]  # those of the boxes in which a warm process waits to be forked
 
     def files(self) -> dict[str, tuple]:
         return {
@@ -58,9 +59,16 @@ class Outside:
         found = []
         for entry in os.scandir("/proc"):
             with contextlib.suppress(OSError):  # it ended meanwhile
-                if entry.name.isdigit() and os.readlink(f"/proc/{entry.name}/ns/pid") in self.boxes:
+                if entry.name.isdigit() and self.is_of_a_submission(os.readlink(f"/proc/{entry.name}/ns/pid"), entry):
                     found.append(entry.name)
         return found
+
+    def is_of_a_submission(self, space: str, process: os.DirEntry) -> bool:
+        """Whether a process is a student's or their judge's. A judge's parent, the warm process, is in the same box."""
+        if space not in self.judges:
+            return space in self.boxes
+        status = dict(line.split(":\t") for line in Path(process, "status").read_text().splitlines())
+        return status["Name"] != "cat" and os.readlink(f"/proc/{status['PPid']}/ns/pid") == space
 
 
 @pytest.fixture(scope="module")
@@ -68,14 +76,18 @@ def outside():
     with contextlib.ExitStack() as stack:
         patch = stack.enter_context(pytest.MonkeyPatch.context())
         boxes: dict[str, int] = {}
+        judges: set[str] = set()
 
         class Noted(sandbox.Box):
-            def __init__(self, *args, **options):
-                super().__init__(*args, **options)
-                boxes[self.pid_namespace] = os.open(f"/proc/{self.first}/ns/pid", os.O_RDONLY)
+            def __init__(self, limits, number, **options):
+                super().__init__(limits, number, **options)
+                if number >= running.N_BOXES:
+                    judges.add(self.pid_namespace)
+                else:
+                    boxes[self.pid_namespace] = os.open(f"/proc/{self.first}/ns/pid", os.O_RDONLY)
 
-        patch.setattr(marking, "Box", Noted)
-        patch.setattr(marking, "GRACE", 0.3)
+        patch.setattr(running, "Box", Noted)
+        patch.setattr(running, "GRACE", 0.3)
         folder = Path(tempfile.mkdtemp())  # not below pytest's own, which no other user may enter
         stack.callback(shutil.rmtree, folder)
         (folder / "submitted").mkdir()
@@ -90,13 +102,13 @@ def outside():
             one.bind(address)
             one.listen()
         port = listening[0].getsockname()[1]
-        user = sandbox.THROWAWAY + os.getpid() % 4_000 if os.geteuid() == 0 else None
+        user = sandbox.THROWAWAY + os.getpid() % running.N_BOXES if os.geteuid() == 0 else None
         process = subprocess.Popen(["sleep", "3600"], user=user)
         stack.callback(process.wait)
         stack.callback(process.kill)
         stack.callback(marking.close)
         words = {"CANARY": str(folder), "PORT": str(port), "NAME": name, "PROCESS": str(process.pid)}
-        yield Outside(folder, listening, process, words, boxes)
+        yield Outside(folder, listening, process, words, boxes, judges)
 
 
 @pytest.fixture(scope="module")
@@ -194,3 +206,17 @@ def test_what_honest_code_does_with_its_machine_works_in_a_box(given, outside):
     assert any("FINE" in text for text in shown(result.notebook)), [o for o in outputs if o["output_type"] == "error"][
         :1
     ]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="who is not root runs boxes as themselves")
+def test_root_is_told_when_a_box_could_not_read_the_course(tmp_path, monkeypatch):
+    """A submission would lose its points for an import that fails."""
+    package = tmp_path / "plainformer"
+    package.mkdir()
+    (package / "__init__.py").touch(mode=0o600)
+    monkeypatch.setattr(sandbox, "LIB", tmp_path)
+    sandbox.why_not.cache_clear()
+    try:
+        assert f"chmod -R o+rX {package}" in sandbox.why_not()
+    finally:
+        sandbox.why_not.cache_clear()

@@ -152,17 +152,15 @@ def _outcome(future, scheduler: Scheduler) -> Result | Failed:
 
 @functools.cache
 def _report(mark: str) -> tuple[dict[str, str], str | None]:
-    """Of a worker: its versions, and what isolates students' code there."""
-    return versions(mark), pkgutil.resolve_name(mark.partition(":")[0]).isolation()
+    """Of a worker: its versions, and why it cannot isolate students' code."""
+    return versions(mark), pkgutil.resolve_name(mark.partition(":")[0]).why_not()
 
 
-def _unfit(wanted: dict[str, str], isolated: bool, found: dict[str, str], isolation: str | None) -> str | None:
+def _unfit(wanted: dict[str, str], isolated: bool, found: dict[str, str], why_not: str | None) -> str | None:
     """Why a worker may not mark."""
     if differing := [name for name in wanted if found.get(name) != wanted[name]]:
         return "; ".join(f"{name} is {found.get(name)} there and {wanted[name]} here" for name in differing)
-    if isolated and isolation is None:
-        return "no isolation works there. Install bubblewrap on it, or say --without-isolation"
-    return None
+    return f"{why_not} Or say --without-isolation." if isolated and why_not else None
 
 
 def _examine(client, mark: str, wanted: dict[str, str], isolated: bool, scheduler: Scheduler) -> None:

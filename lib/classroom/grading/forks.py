@@ -1,8 +1,8 @@
 """Processes that start at once: forks of one that has imported what takes long.
 
-`Forks` is the side of whoever wants them: it starts the warm process, and hands a request and open files to each fork.
-The warm process has an environment of its own making, and imports what it is told; in the fork runs `become` of the
-module that it was started for.
+`Forks` is the side of whoever wants them. The warm process has an environment of its own making, and imports what it is
+told; in a fork runs `become` of the module that is asked for. One of its forks may step into a box, import more, and be
+a warm process itself (`Forks.branch`).
 """
 
 from __future__ import annotations
@@ -11,14 +11,17 @@ import contextlib
 import importlib
 import json
 import os
+import select
 import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Callable
 
 from classroom.grading import sandbox
+from classroom.grading.sandbox import Box
 
-READY, LARGEST = b"ready", 2**16
+READY, KILL, LARGEST = b"ready", "kill", 2**16
 ENVIRONMENT = {
     "OMP_NUM_THREADS": "1",
     "MKL_NUM_THREADS": "1",
@@ -38,66 +41,94 @@ ENVIRONMENT = {
 
 
 class Forks:
-    """A warm process. `entry`: the module whose `become(request, files)` runs in a fork and never returns."""
+    """A warm process. `connection` leads to it, `end` ends it."""
 
-    def __init__(self, entry: str, modules: list[str], before: list[str] = ()):
-        """`before` is put in front of the command line (a sandbox's). Raises `RuntimeError` if it does not start."""
-        self.socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        variables = [part for pair in ENVIRONMENT.items() for part in ("--setenv", *pair)] if before else []
-        number = theirs.fileno()
-        self.process = subprocess.Popen(
-            [
-                *before,
-                *variables,
-                *(["--"] if before else []),
-                sys.executable,
-                "-P",
-                "-m",
-                __name__,
-                entry,
-                f"{number}",
-            ],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            pass_fds=[number],
-            env=ENVIRONMENT,
-        )
-        theirs.close()
-        self.socket.send(json.dumps(modules).encode())
-        if self.socket.recv(LARGEST) != READY:
-            said = self.process.stderr.read(2_000).decode(errors="replace").strip()
-            self.close()
-            raise RuntimeError(f"the process that {entry} is forked from did not start: {said}")
+    def __init__(self, connection: socket.socket, modules: list[str], end: Callable[[], str]):
+        """Has it import `modules`. Raises `RuntimeError` with what `end` says if it does not come so far."""
+        self.connection, self.end = connection, end
+        try:
+            self.connection.send(json.dumps(modules).encode())
+            is_ready = self.connection.recv(LARGEST) == READY
+        except OSError:
+            is_ready = False
+        if not is_ready:
+            raise RuntimeError(f"the process that others are forked from did not start: {self.close()}")
 
-    def fork(self, request: dict, files: list[int]) -> int:
-        """A new process with this request and these files; its number as the warm process counts."""
-        socket.send_fds(self.socket, [json.dumps(request).encode()], files)
-        answer = self.socket.recv(LARGEST)
+    @classmethod
+    def start(cls, modules: list[str]) -> Forks:
+        """A warm process that ends with this one."""
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            process = subprocess.Popen(
+                [sys.executable, "-P", "-m", __name__, f"{theirs.fileno()}"],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                pass_fds=[theirs.fileno()],
+                env=ENVIRONMENT,
+            )
+
+        def end() -> str:
+            process.kill()
+            said = process.communicate()[1]
+            return said[:2_000].decode(errors="replace").strip()
+
+        return cls(ours, modules, end)
+
+    def branch(self, modules: list[str], box: Box | None) -> Forks:
+        """A fork that steps into `box`, if there is one, imports `modules` too, and is a warm process with forks."""
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            request = {"first": box and box.first, "user": box and box.user}
+            process = self.fork(__name__, request, [theirs.fileno()])
+
+        def end() -> str:
+            if box:
+                box.close()
+            elif self.is_alive:
+                self.kill(process)
+            return "it is a fork of another one"
+
+        return Forks(ours, modules, end)
+
+    def fork(self, entry: str, request: dict, files: list[int]) -> int:
+        """A new process, in which `become(request, files, told)` of the module `entry` runs and never returns.
+
+        Returns its number, as the warm process counts. Raises `RuntimeError` if there is none.
+        """
+        socket.send_fds(self.connection, [json.dumps([entry, request]).encode()], files)
+        answer = self.connection.recv(LARGEST)
         if not answer.isdigit():
             raise RuntimeError(f"no process could be forked: {answer.decode(errors='replace')}")
         return int(answer)
 
     def kill(self, process: int) -> None:
         """End a fork, if it is still there."""
-        socket.send_fds(self.socket, [json.dumps({"kill": process}).encode()], [])
-        self.socket.recv(LARGEST)
+        self.connection.send(json.dumps([KILL, process]).encode())
+        self.connection.recv(LARGEST)
 
     @property
     def is_alive(self) -> bool:
-        return self.process.poll() is None
+        """Between two requests nothing comes from it but the end of the line."""
+        return not select.select([self.connection], [], [], 0)[0]
 
-    def close(self) -> None:
-        """End the warm process; its forks end by themselves when their files close."""
-        self.socket.close()
-        self.process.kill()
-        self.process.wait()
-        self.process.stderr.close()
+    def close(self) -> str:
+        """End the warm process, and say what it has left to say; its forks end when their own files close."""
+        self.connection.close()
+        return self.end()
 
 
-def serve(entry: str, connection: socket.socket) -> None:
+def become(request: dict, files: list[int], told: int) -> None:
+    """Be a warm process, in a box if the request names one."""
+    if request["first"] is not None and (process := sandbox.enter(request["first"], request["user"])):
+        os.write(told, str(process).encode())
+        os._exit(0)
+    os.close(told)
+    serve(socket.socket(fileno=files[0]))
+
+
+def serve(connection: socket.socket) -> None:
     """Import, then fork for each request, until the other end closes."""
-    become = importlib.import_module(entry).become
     for name in json.loads(connection.recv(LARGEST)):
         try:
             importlib.import_module(name)
@@ -111,10 +142,10 @@ def serve(entry: str, connection: socket.socket) -> None:
         data, files, _, _ = socket.recv_fds(connection, LARGEST, 8)
         if not data:
             os._exit(0)  # without taking torch down piece by piece
-        request = json.loads(data)
-        if "kill" in request:
-            if request["kill"] in children:
-                os.kill(request["kill"], signal.SIGKILL)
+        entry, request = json.loads(data)
+        if entry == KILL:
+            if request in children:
+                os.kill(request, signal.SIGKILL)
             connection.send(b"done")
             continue
         reading, writing = os.pipe()
@@ -125,7 +156,7 @@ def serve(entry: str, connection: socket.socket) -> None:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGCHLD])
             os.close(reading)
             connection.close()
-            _run(become, request, files, writing)
+            _run(entry, request, files, writing)
         children.add(process)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGCHLD])
         os.close(writing)
@@ -135,9 +166,9 @@ def serve(entry: str, connection: socket.socket) -> None:
             connection.send(told.read() or str(process).encode())
 
 
-def _run(become, request: dict, files: list[int], told: int) -> None:
+def _run(entry: str, request: dict, files: list[int], told: int) -> None:
     try:
-        become(request, files, told)
+        importlib.import_module(entry).become(request, files, told)
     except BaseException as error:
         with contextlib.suppress(OSError):
             os.write(told, f"{type(error).__name__}: {error}".encode()[:1_000])
@@ -155,4 +186,4 @@ def _reap(children: set[int]) -> None:
 
 if __name__ == "__main__":
     sandbox.die_with(os.getppid())
-    serve(sys.argv[1], socket.socket(fileno=int(sys.argv[2])))
+    serve(socket.socket(fileno=int(sys.argv[1])))

@@ -33,9 +33,8 @@ COURSE = ROOT / "grading"
 LIMITS = Limits()
 MARK = "classroom.grading.marking:mark"
 NO_ISOLATION = (
-    "Nothing was graded: students' code would run with your rights, since no isolation works on this machine.\n"
-    "Install bubblewrap (Debian and Ubuntu: apt install bubblewrap; Fedora: dnf install bubblewrap), or grade in the\n"
-    "container that the page for instructors describes. To grade all the same, say --without-isolation."
+    "Nothing was graded: students' code would run with your rights.\n{}\n"
+    "To grade all the same, say --without-isolation."
 )
 NOT_LINUX = (
     "Nothing was graded: submissions are marked on Linux alone. Grade in the container that the page for instructors\n"
@@ -127,8 +126,8 @@ def grade(
     students = handed_in(config, assignment, only)
     if sys.platform != "linux" and scheduler is None:
         raise GradingFailed(NOT_LINUX)
-    if isolated and scheduler is None and importlib.import_module(mark.partition(":")[0]).isolation() is None:
-        raise GradingFailed(NO_ISOLATION)
+    if isolated and not scheduler and (why := importlib.import_module(mark.partition(":")[0]).why_not()):
+        raise GradingFailed(NO_ISOLATION.format(why))
     _check_rights(config, assignment)
     with alone(folder):
         known_gradebook = _exists(config)

@@ -30,10 +30,10 @@ def become(request: dict, files: list[int], told: int) -> None:
     if request["first"] is None:  # without isolation
         os.chdir(request["folder"])
         os.setsid()
-        sandbox.bound(limits)
-    elif process := sandbox.enter(request["first"], request["user"], limits):
+    elif process := sandbox.enter(request["first"], request["user"]):
         os.write(told, str(process).encode())
         os._exit(0)
+    sandbox.bound(limits)
     os.close(told)
     connection = socket.socket(fileno=files[0])
     keep_only(connection.fileno())
