@@ -93,7 +93,7 @@ def setup(app):
         "classroom.reading",
         "classroom.ledger_page",
         "classroom.graders_page",
-        "classroom.bounds_page",
+        "classroom.instructor_tables",
         "classroom.elements.sphinx",
         "classroom.elements.progress",
         "classroom.finding",

@@ -21,9 +21,11 @@ import pytest
 from classroom.grading import course, demo, intake
 from classroom.grading.release import build
 from classroom.grading.sandbox import why_not
+from classroom.instructor_tables import GRADING
 
 NAME = "07_mlp"  # imports torch, as most do
 N_STUDENTS, N_LARGE = 60, 500
+TARGET = 6  # times the submissions that stock nbgrader grades in a minute
 STOCK = "import sys; from pathlib import Path; from classroom.grading import course; " \
     "assert course.autograde(course.settings(Path(sys.argv[1])), sys.argv[2])"  # fmt: skip
 
@@ -70,20 +72,20 @@ def memory_of_workers(process: subprocess.Popen, n_workers: int) -> float:
     return most / n_workers
 
 
-def test_a_class_against_stock(tmp_path):
+def test_a_class_against_stock(tmp_path, record):
     stock, one, two = (tmp_path / name for name in ("stock", "one", "two"))
     for folder in (stock, one, two):
         class_of(folder, N_STUDENTS)
     of_stock = seconds([sys.executable, "-c", STOCK, str(stock), NAME])
     of_one = seconds(grading(one, n_workers=1))
     of_two = seconds(grading(two))
-    print(f"\n{N_STUDENTS} submissions of {NAME}, start-up counted: {of_stock / of_two:.1f} times as many a minute as")
-    print(f"nbgrader autograde with two workers, {of_stock / of_one:.1f} with one", end="")
     assert marks(one) == marks(two) == marks(stock)
-    assert of_stock / of_two > 3
+    against = f"of {N_STUDENTS} submissions, start-up counted, against nbgrader's autograder"
+    record(GRADING, "one worker: as many a minute", against, [of_stock / of_one])
+    assert record(GRADING, "two workers: as many a minute", against, [of_stock / of_two], target=TARGET) > TARGET
 
 
-def test_start_up_is_paid_once_a_worker(tmp_path):
+def test_start_up_is_paid_once_a_worker(tmp_path, record):
     class_of(tmp_path, N_STUDENTS)
     first = seconds(grading(tmp_path, n_workers=1))
     class_of(tmp_path / "more", 3 * N_STUDENTS)
@@ -91,12 +93,12 @@ def test_start_up_is_paid_once_a_worker(tmp_path):
     start = time.perf_counter()
     memory = memory_of_workers(process, 1)
     more = time.perf_counter() - start
-    each = (more - first) / (2 * N_STUDENTS)
-    print(f"\na submission more: {each / first:.1%} of {N_STUDENTS} with start-up; a worker: {memory / 2**20:.0f} MiB")
+    record(GRADING, "time for three times as many", "submissions, one worker", [more / first])
+    record(GRADING, "memory", "of a worker with its box and its judge", [memory / 2**20], unit="MiB")
     assert more < 3 * first
 
 
-def test_500_submissions_killed_three_times(tmp_path):
+def test_500_submissions_killed_three_times(tmp_path, record):
     undisturbed, killed = tmp_path / "undisturbed", tmp_path / "killed"
     for folder in (undisturbed, killed):
         class_of(folder, N_LARGE)
@@ -116,5 +118,4 @@ def test_500_submissions_killed_three_times(tmp_path):
     assert again == []  # nothing that was marked is marked again
     assert len(intake.students(killed / "submitted", NAME)) == len(marks(killed)) == N_LARGE
     assert marks(killed) == marks(undisturbed)
-    rate = N_LARGE / whole * 60
-    print(f"\n{N_LARGE} submissions, killed three times: the marks of an undisturbed run, {rate:.0f} a minute")
+    record(GRADING, "submissions a minute", f"of {N_LARGE}, two workers", [N_LARGE / whole * 60], unit="")

@@ -20,7 +20,7 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from classroom import bounds_page
+from classroom import instructor_tables
 from classroom.grading import course
 from classroom.grading.course import ROOT
 from classroom.grading.task import Limits
@@ -232,11 +232,19 @@ def test_the_page_is_read():
 
 def test_the_page_gives_every_limit_of_the_code():
     """The table changes with each of them."""
-    plain = bounds_page.rows(Limits())
+    plain = instructor_tables.bounded(Limits())
     for name, value in asdict(Limits()).items():
-        assert bounds_page.rows(Limits(**{name: 2 * value})) != plain, name
+        assert instructor_tables.bounded(Limits(**{name: 2 * value})) != plain, name
     assert len(plain) == len(asdict(Limits())) and "```{bounds}" in PAGE.read_text(encoding="utf-8")
-    assert all(most in bounds_page.page(Limits()) for most in plain.values())
+    assert all(most in instructor_tables.bounds(Limits()) for most in plain.values())
+
+
+def test_the_page_says_how_quick_grading_was():
+    measured = json.loads((ROOT / "chapters" / instructor_tables.BENCH).read_text(encoding="utf-8"))
+    rows = [row for row in measured["rows"] if row["work"] == instructor_tables.GRADING]
+    page = instructor_tables.speed(measured["machine"], rows)
+    assert rows and "```{speed-of-grading}" in PAGE.read_text(encoding="utf-8")
+    assert all(f"{row['value']:.3g}" in page and row["what"] in page for row in rows)
 
 
 def test_the_page_and_the_recipe_of_the_container_say_the_same():
