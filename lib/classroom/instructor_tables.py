@@ -53,9 +53,10 @@ def bounds(limits: Limits) -> str:
 
 def speed(machine: dict, rows: list[dict]) -> str:
     """The markup of the table of speed; `machine` and `rows` as the bench writes them."""
-    caption = f"Grading measured on {machine['cores']} processor cores"
-    of = [(f"{row['what']} {row['against']}".strip(), f"{row['value']:.3g} {row['unit']}") for row in rows]
-    return table(caption, ("what", "how much"), of, kind="table")
+    caption = f"Grading on {machine['cores']} processor cores"
+    against = [f", against {row['against']}" if row["against"] else "" for row in rows]
+    lines = [(row["what"] + than, f"{row['value']:.3g} {row['unit']}") for row, than in zip(rows, against)]
+    return table(caption, ("what", "measured"), lines, kind="table")
 
 
 def setup(app) -> dict:

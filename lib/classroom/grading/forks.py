@@ -22,6 +22,7 @@ from classroom.grading import sandbox
 from classroom.grading.sandbox import Box
 
 READY, KILL, LARGEST = b"ready", "kill", 2**16
+PATIENCE = 10.0  # seconds for a process that was ended to be gone
 ENVIRONMENT = {
     "OMP_NUM_THREADS": "1",
     "MKL_NUM_THREADS": "1",
@@ -70,8 +71,10 @@ class Forks:
 
         def end() -> str:
             process.kill()
-            said = process.communicate()[1]
-            return said[:2_000].decode(errors="replace").strip()
+            try:
+                return process.communicate(timeout=PATIENCE)[1][:2_000].decode(errors="replace").strip()
+            except subprocess.TimeoutExpired:  # a fork of it is there yet, and has its error stream
+                return "it did not end"
 
         return cls(ours, modules, end)
 
