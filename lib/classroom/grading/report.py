@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import csv
 import io
-import re
 import sys
 import unicodedata
 from collections.abc import Iterator
@@ -17,6 +16,7 @@ from sqlalchemy.orm import selectinload
 from traitlets.config import Config
 
 from classroom.grading import course, results
+from classroom.grading.roster import harmless
 from classroom.grading.tally import Marks, Student, Tally, sheet
 from classroom.grading.transaction import Held, opened
 from classroom.notebooks import write_if_changed
@@ -24,7 +24,6 @@ from classroom.notebooks import write_if_changed
 _TURNS_TEXT = set("\u061c\u200e\u200f\u2028\u2029\ufeff") | {
     chr(n) for n in [*range(0x202A, 0x202F), *range(0x2066, 0x206A)]
 }
-_FORMULA = re.compile(r"\s*[=+\-@|%＝＋－＠]")  # what a spreadsheet may run
 _LEFT, _RIGHT, _FLOOR, _TALL = 34.0, 464.0, 200.0, 180.0  # of the histogram, in its own units
 
 
@@ -185,8 +184,7 @@ def as_csv(tally: Tally) -> str:
 
 def defused(text: str) -> str:
     """The text so that no spreadsheet takes it for a formula; visible, and of the length that a cell may have."""
-    text = shown(text, 30_000)
-    return f"'{text}" if _FORMULA.match(text) else text
+    return harmless(shown(text, 30_000))
 
 
 def _number(value: float | None) -> str:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from classroom.grading.course import GradingFailed
 
-FORMULA = tuple("=+-@\t\r")  # what a spreadsheet takes for the beginning of a formula
+FORMULA = re.compile(r"\s*[=+\-@|%＝＋－＠]|[\t\r]")  # what a spreadsheet may take for the beginning of a formula
 
 
 @dataclass
@@ -57,9 +57,9 @@ def read(path: Path) -> Table:
     return Table(rows[0], [(row + [""] * wide)[:wide] for row in rows[1:]], delimiter)
 
 
-def harmless(name: str) -> str:
+def harmless(text: str) -> str:
     """A cell that no spreadsheet takes for a formula."""
-    return "'" + name if name.startswith(FORMULA) else name
+    return f"'{text}" if FORMULA.match(text) else text
 
 
 @dataclass(frozen=True)
