@@ -19,6 +19,8 @@ CHAPTERS = Path(__file__).resolve().parents[2] / "chapters"
 NAMES = {stem: quizzes(CHAPTERS / f"{stem}.ipynb") for stem in STEMS}
 N_QUESTIONS = sum(map(len, NAMES.values()))
 STORED = "() => JSON.parse(localStorage['plainformer-progress'] || 'null')"
+REFUSED = "refused"
+KEPT = f"() => {{ try {{ return localStorage['plainformer-progress'] || '' }} catch {{ return '{REFUSED}' }} }}"
 REFUSE = """Object.defineProperty(window, 'localStorage', {get() { throw new DOMException('no', 'SecurityError'); }})"""
 
 
@@ -29,9 +31,14 @@ def reader(browser, book):
     with visit(browser, book.html / "index.html") as open_page:
 
         def go(name: str):
-            if not open_page.page.url.endswith(f"/{name}.html"):
-                open_page.page.goto((book.html / f"{name}.html").resolve().as_uri())
-            return open_page.page
+            page = open_page.page
+            if not page.url.endswith(f"/{name}.html"):
+                kept = page.evaluate(KEPT)
+                for _ in range(5):  # on a busy machine the browser's next process hears a moment later what was kept
+                    page.goto((book.html / f"{name}.html").resolve().as_uri())
+                    if page.evaluate(KEPT) in (kept, REFUSED):
+                        break
+            return page
 
         go.errors = open_page.errors
         yield go

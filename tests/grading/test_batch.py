@@ -75,6 +75,8 @@ class Coordinator:
             stderr=subprocess.PIPE,
             text=True,
             start_new_session=True,
+            # what a shell starts in the background does not hear Ctrl-C, nor does what that starts: here it must
+            preexec_fn=(lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)) if sys.platform != "win32" else None,
         )
 
     def __enter__(self):

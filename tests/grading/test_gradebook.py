@@ -27,7 +27,8 @@ from classroom.debian import install
 from classroom.grading import course, gradebook, transaction, warm
 from classroom.grading.authority import authority
 from classroom.grading.course import ROOT, GradingFailed
-from classroom.grading.gradebook import Writer, is_merged, merge, register
+from classroom.grading.grade import grade
+from classroom.grading.gradebook import Writer, merge, register
 from classroom.grading.release import build
 from classroom.grading.task import Result
 
@@ -229,6 +230,11 @@ def config(registered, tmp_path):
     return settings(tmp_path / "course")
 
 
+def is_there(config, assignment: str, student: str, results: dict[str, Result]) -> bool:
+    held = gradebook.points(config, assignment).get(student)
+    return gradebook.is_merged(config, assignment, student, results, held)
+
+
 def one(student: str, text: str | None, **options) -> dict[str, Result]:
     return {NORMS: Result(**{"student": student, "key": "1", "notebook": text, **options})}
 
@@ -327,7 +333,7 @@ def test_a_student_may_be_called_anything(config, texts, student):
     merge(config, NORMS, student, one(student, marked(texts[NORMS])), ON_TIME)
     assert list(rows(config, NORMS)) == [student]
     assert graded_file(config, student, NORMS).is_file()
-    assert is_merged(config, NORMS, student, one(student, None))
+    assert is_there(config, NORMS, student, one(student, None))
 
 
 @pytest.mark.parametrize("student", ["x" * 129, "cut \udcff short"])
@@ -435,7 +441,7 @@ def test_a_merge_that_is_broken_off_leaves_the_student_as_before_or_can_be_finis
     assert there in (before[0], after[0])
     shown = {path: data for path, data in files.items() if not path.name.startswith(".")}
     assert all(data in (before[1][path], after[1][path]) for path, data in shown.items())
-    assert is_merged(config, NORMS, "s", new) <= (there == after[0])
+    assert is_there(config, NORMS, "s", new) <= (there == after[0])
     merge(config, NORMS, "s", new, LATE)
     assert state(config) == after
 
@@ -444,6 +450,7 @@ WRITING = """
 import json, sys
 from pathlib import Path
 from tests_of_gradebook import settings
+from classroom.grading.grade import grade
 from classroom.grading.gradebook import Writer
 from classroom.grading.task import Result
 
@@ -483,8 +490,61 @@ def test_a_process_that_is_killed_leaves_each_student_out_or_complete(config, te
         assert {f"student {first + k}" for k in range(3)} <= set(found)
     for student in set(found) - {"undisturbed"}:
         merge(config, NORMS, student, one(student, text))
-        assert is_merged(config, NORMS, student, one(student, text))
+        assert is_there(config, NORMS, student, one(student, text))
     assert rows(config, NORMS) == dict.fromkeys(found, expected)
+
+
+# ---- a gradebook that has changed behind the marks ----
+
+
+def forgotten(config) -> None:
+    Path(config.CourseDirectory.root, "gradebook.db").unlink()
+
+
+def removed(config) -> None:
+    with opened(config) as book:
+        book.remove_assignment(NORMS)
+
+
+def without_a_file(config) -> None:
+    graded_file(config, "s", NORMS).unlink()
+
+
+@pytest.mark.parametrize("change", [forgotten, removed, without_a_file])
+def test_results_that_have_gone_from_the_gradebook_are_known_to_be_gone(config, texts, tests, change):
+    results = one("s", marked(texts[NORMS], {tests[0]: 0}))
+    merge(config, NORMS, "s", results)
+    results[NORMS].points.update(gradebook.points(config, NORMS)["s"])
+    assert is_there(config, NORMS, "s", results) and not is_there(config, NORMS, "other", results)
+    change(config)
+    register(config, NORMS, texts)
+    assert not is_there(config, NORMS, "s", results)
+    merge(config, NORMS, "s", results)
+    assert is_there(config, NORMS, "s", results)
+
+
+def test_a_gradebook_put_back_from_a_backup_lacks_what_came_later(config, texts, tests):
+    file = Path(config.CourseDirectory.root, "gradebook.db")
+    for key, wrong in (("1", {tests[0]: 0}), ("2", {})):
+        shutil.copy(file, file.with_suffix(f".{key}"))
+        results = one("s", marked(texts[NORMS], wrong), key=key)
+        merge(config, NORMS, "s", results)
+        results[NORMS].points.update(gradebook.points(config, NORMS)["s"])
+        assert is_there(config, NORMS, "s", results)
+    shutil.copy(file.with_suffix(".2"), file)
+    assert not is_there(config, NORMS, "s", results)
+
+
+@pytest.mark.usefixtures("boxes")
+def test_a_run_puts_marks_into_a_gradebook_that_was_made_anew(tmp_path):
+    released = build(NORMS, tmp_path) / f"{NORMS}.ipynb"
+    reference = course.answers(nbformat.read(ROOT / "solutions" / NORMS / f"{NORMS}.ipynb", as_version=4))
+    course.submit(settings(tmp_path), NORMS, "s", released, dict([*reference.items()][:3]))
+    assert grade(NORMS, tmp_path).graded == ["s"]
+    before = course.marks(settings(tmp_path), NORMS)
+    (tmp_path / "gradebook.db").unlink()
+    assert grade(NORMS, tmp_path).unchanged == ["s"]
+    assert course.marks(settings(tmp_path), NORMS) == before and sum(before["s"].values()) > 0
 
 
 # ---- two writers, and PostgreSQL ----

@@ -209,14 +209,20 @@ def test_what_honest_code_does_with_its_machine_works_in_a_box(given, outside):
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="who is not root runs boxes as themselves")
-def test_root_is_told_when_a_box_could_not_read_the_course(tmp_path, monkeypatch):
+@pytest.mark.parametrize("closed", ["plainformer", "plainformer/__init__.py", "classroom"])
+def test_root_is_told_when_a_box_could_not_read_the_course(tmp_path, monkeypatch, closed):
     """A submission would lose its points for an import that fails."""
-    package = tmp_path / "plainformer"
-    package.mkdir()
-    (package / "__init__.py").touch(mode=0o600)
+    for package in ("plainformer", "classroom"):
+        (tmp_path / package).mkdir()
+        (tmp_path / package / "__init__.py").touch()
+    (tmp_path / closed).chmod(0o700)
     monkeypatch.setattr(sandbox, "LIB", tmp_path)
-    sandbox.why_not.cache_clear()
-    try:
-        assert f"chmod -R o+rX {package}" in sandbox.why_not()
-    finally:
-        sandbox.why_not.cache_clear()
+    assert f"chmod -R o+rX {tmp_path / closed.partition('/')[0]}" in sandbox.why_not.__wrapped__()
+
+
+def test_what_bubblewrap_says_is_told(tmp_path, monkeypatch):
+    program = tmp_path / "bwrap"
+    program.write_text("#!/bin/sh\necho No permissions to create a new namespace >&2\nexit 1\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    assert "No permissions to create a new namespace" in sandbox.why_not.__wrapped__()

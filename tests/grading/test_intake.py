@@ -134,6 +134,23 @@ def test_what_was_refused_is_told_once(folder):
     assert found == {} and findings == [f"{FILE}: is a Word document, no notebook. Hand in the notebook (.ipynb)."]
 
 
+def test_a_folder_that_the_grader_may_not_look_into_is_listed(tmp_path, monkeypatch):
+    (tmp_path / "ann" / "name").mkdir(parents=True)
+    (tmp_path / "bob").mkdir()
+    (tmp_path / "cem").touch()
+    lstat = os.lstat
+    closed = {str(tmp_path / "bob" / "name"): PermissionError}
+
+    def look(path, *args, **options):
+        if error := closed.get(str(path)):
+            raise error(13, "Permission denied", str(path))
+        return lstat(path, *args, **options)
+
+    assert intake.students(tmp_path, "name") == ["ann"]
+    monkeypatch.setattr(os, "lstat", look)
+    assert intake.students(tmp_path, "name") == ["ann", "bob"]
+
+
 def test_no_student_is_asked_to_mend_the_rights_of_the_grader(folder, monkeypatch):
     file(RIGHT)(folder)
     monkeypatch.setattr(handed_in.os, "open", no_right_to_read)

@@ -1,7 +1,11 @@
 """One submission marked in a box: what runs where, what is lost and what is not, and an instructor's own assignment."""
 
 import json
+import subprocess
+import sys
+import time
 from dataclasses import replace
+from pathlib import Path
 
 import nbformat
 import pytest
@@ -126,6 +130,36 @@ def test_values_of_other_types_are_what_they_look_like_to_nobody():
     assert result.points == {"p1-visible": 0, "p1-hidden": 0, "p2-list": 0}
 
 
+def test_the_reason_why_a_process_ended_is_that_of_its_last_cell():
+    own = ["while True: pass", "import os\nos._exit(3)"]
+    result = marked(SQUARES, RIGHT, {"p2-answer": own}, replace(QUICK, cell_seconds=1))
+    slow, ended = (one for one in nbformat.reads(result.notebook, as_version=4).cells if one.source in own)
+    assert slow.outputs[0].ename == "KeyboardInterrupt"
+    assert "crash" in ended.outputs[0].evalue and "seconds" not in ended.outputs[0].evalue
+
+
+HOG = """
+import os
+for _ in range(3):
+    if os.fork() == 0:
+        x = b"x" * (250 << 20)
+        while True: pass
+"""
+
+
+def test_memory_is_looked_at_also_while_one_cell_follows_another():
+    own = [HOG, *["import time\ntime.sleep(0.05)"] * 100]
+    result = marked(SQUARES, RIGHT, {"p2-answer": own}, replace(QUICK, memory_bytes=512 * 2**20, cell_seconds=60))
+    cells = nbformat.reads(result.notebook, as_version=4).cells
+    assert any("of memory" in output.get("evalue", "") for one in cells for output in one.get("outputs", []))
+    assert result.points == {"p1-visible": 1, "p1-hidden": 2, "p2-list": 1}
+
+
+def test_a_cell_that_no_parser_gets_to_the_end_of_is_the_students_own_matter():
+    result = marked(SQUARES, RIGHT, {"p2-answer": ["!true\n" * 600]}, replace(QUICK, cell_seconds=20))
+    assert result.points == {"p1-visible": 1, "p1-hidden": 2, "p2-list": 1}
+
+
 @pytest.mark.parametrize(
     ("value", "points", "flagged"),
     [("0.5", 0.5, False), ("2", 2, False), ("0", 0, False), ("3", 0, True), ("-1", 0, True), ("float('nan')", 0, True)],
@@ -171,6 +205,41 @@ def test_an_essay_waits_for_a_person_and_one_that_was_left_as_it_came_does_not()
 def test_without_isolation_marks_are_the_same_and_the_result_says_so():
     result = marked(SQUARES, RIGHT, isolated=False)
     assert sum(result.points.values()) == 4 and result.isolation == "none"
+
+
+def test_without_isolation_a_submission_ends_with_the_grader(tmp_path):
+    own = f"import os, pathlib\npathlib.Path({str(tmp_path)!r}, 'begun').write_text(str(os.getpid()))\nwhile True: pass"
+    (tmp_path / "notebook").write_bytes(handed_in(SQUARES, RIGHT, {"p1-answer": [own]}))
+    (tmp_path / "authority").write_text(SQUARES)
+    code = (
+        "import sys; from pathlib import Path\nfrom classroom.grading import marking\n"
+        "from classroom.grading.task import Task\n"
+        "text, given = Path(sys.argv[1], 'authority').read_text(), Path(sys.argv[1], 'notebook').read_bytes()\n"
+        "marking.mark(Task(assignment='a', student='s', notebook=given, authority=text, key='k', isolated=False))"
+    )
+    grader, begun = subprocess.Popen([sys.executable, "-c", code, str(tmp_path)]), tmp_path / "begun"
+    try:
+        wait_until(lambda: begun.exists() and begun.read_text())
+        process = int(begun.read_text())
+        assert not is_gone(process)
+    finally:
+        grader.kill()
+        grader.wait()
+    wait_until(lambda: is_gone(process))
+
+
+def is_gone(process: int) -> bool:
+    try:
+        return "State:\tZ" in Path(f"/proc/{process}/status").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+
+
+def wait_until(condition) -> None:
+    until = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < until, "it does not happen"
+        time.sleep(0.05)
 
 
 def test_a_submission_that_takes_too_long_in_all_keeps_what_it_earned_before():
@@ -232,13 +301,39 @@ AT_ONCE = {
 }
 
 
-@pytest.mark.parametrize(("name", "check"), [("08_model", "p7-frugal"), ("12_training", "p6-frugal")])
-def test_memory_that_a_submission_does_not_count_is_seen_from_outside(name, check):
+IN_A_CHILD = """
+_at_once = chunked_loss
+def chunked_loss(*arguments):
+    import os, pickle
+    reading, writing = os.pipe()
+    if os.fork() == 0:
+        loss, slope = _at_once(*arguments)
+        with open(writing, "wb") as file:
+            pickle.dump((loss, slope.tolist()), file)
+        os._exit(0)
+    os.close(writing)
+    with open(reading, "rb") as file:
+        loss, slope = pickle.load(file)
+    os.wait()
+    return loss, torch.tensor(slope, dtype=arguments[0].dtype)
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "check", "how"),
+    [
+        ("08_model", "p7-frugal", AT_ONCE["08_model"]),
+        ("12_training", "p6-frugal", AT_ONCE["12_training"]),
+        ("12_training", "p6-frugal", AT_ONCE["12_training"] + IN_A_CHILD),
+    ],
+    ids=["08", "12", "12 in another process"],
+)
+def test_memory_that_a_submission_does_not_count_is_seen_from_outside(name, check, how):
     notebook = nbformat.read(course.ROOT / "solutions" / name / f"{name}.ipynb", as_version=4)
     answer = next(c for c in notebook.cells if c.metadata.nbgrader.grade_id == check.split("-")[0] + "-answer")
     task = Task(assignment=name, student="s", notebook=b"", authority=authority(name)[name], key="k")
     points = {}
-    for added in ("", AT_ONCE[name]):
+    for added in ("", how):
         answer.source += added
         points[added] = marking.mark(replace(task, notebook=nbformat.writes(notebook).encode())).points[check]
-    assert points == {"": 1, AT_ONCE[name]: 0}
+    assert points == {"": 1, how: 0}

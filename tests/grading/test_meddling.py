@@ -34,6 +34,12 @@ def test_every_sign_is_that_of_some_attack():
     assert found == {f"the submission deals with {what}" for what in SIGNS}
 
 
+@pytest.mark.parametrize("before", [0, 1_800, 1_990, 2_000, 50_000])
+def test_a_sign_is_seen_wherever_it_stands_in_a_line(before):
+    line = "x = '" + "y" * before + "'; import classroom.memory; " + "z" * 3_000
+    assert signs(with_own(line)) == ["the submission deals with the counting of memory"]
+
+
 def test_locked_cells_and_text_are_not_looked_at():
     notebook = with_own(FORGED)
     notebook.cells[0].metadata["nbgrader"] = {

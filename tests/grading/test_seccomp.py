@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import socket
 import subprocess
 import sys
 
@@ -65,6 +66,17 @@ def test_memory_may_be_private_or_a_files_but_not_shared_without_one(machine):
     private, of_a_file, shared, shared_at_once = 0x22, 0x01, 0x21, 0x8021
     for flags, expected in ((private, ALLOWED), (of_a_file, ALLOWED), (shared, REFUSED), (shared_at_once, REFUSED)):
         assert verdict(machine, seccomp._MMAP[which], 0, 4096, 3, flags) == expected
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_sockets_are_of_the_families_that_a_network_of_ones_own_bounds(machine):
+    which, _ = seccomp._MACHINES[machine]
+    for call in (pair[which] for pair in seccomp._SOCKETS):
+        allowed = {family for family in range(64) if verdict(machine, call, family, 3, 0) == ALLOWED}
+        assert allowed == {socket.AF_UNIX, socket.AF_INET, socket.AF_INET6, socket.AF_NETLINK}
+        routes, events_of_the_kernel = 0, 15
+        assert verdict(machine, call, socket.AF_NETLINK, 3, routes) == ALLOWED
+        assert verdict(machine, call, socket.AF_NETLINK, 3, events_of_the_kernel) == REFUSED
 
 
 @pytest.mark.parametrize("machine", MACHINES)

@@ -24,6 +24,7 @@ from classroom.grading.serving import Failed
 from classroom.grading.task import Limits, Result, Task
 
 Merge = Callable[[str, dict[str, Result], datetime | None], None]
+IsThere = Callable[[str, dict[str, Result]], bool]  # whether a student's results are in the gradebook as they are
 Marking = Callable[[Iterator[Task]], Iterator[tuple[Task, Result | Failed]]]
 
 
@@ -79,8 +80,8 @@ class Batch:
         self.n_done = 0
         records.clear_remains(self.folder)
 
-    def look_through(self, students: list[str], again: bool, gradebook: str | None) -> list[str]:
-        """The students whose work must be marked. What was marked and not merged into `gradebook` is merged."""
+    def look_through(self, students: list[str], again: bool, is_there: IsThere) -> list[str]:
+        """The students whose work must be marked. What was marked and is not in the gradebook is merged."""
         to_mark = []
         for student in students:
             old = records.read(self.folder, student)
@@ -92,7 +93,8 @@ class Batch:
                 if old and again:
                     records.write(self.folder, replace(old, key=""))  # so that a second start need not say it again
                 continue
-            if not old.is_merged(gradebook) or old.submitted_at != new.submitted_at:
+            merged = old.is_merged(self.gradebook) and is_there(student, old.notebooks)
+            if not merged or old.submitted_at != new.submitted_at:
                 old.submitted_at = new.submitted_at
                 self.put_into_gradebook(old)
             self.summary.unchanged.append(student)

@@ -16,20 +16,20 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
 
 from classroom.grading import sandbox
 from classroom.grading.sandbox import Box
 
 READY, KILL, LARGEST = b"ready", "kill", 2**16
-PATIENCE = 10.0  # seconds for a process that was ended to be gone
+START, PATIENCE = 240.0, 60.0  # seconds for a warm process to import, and for its answer
+GONE = 10.0  # seconds for a process that was ended to be gone
 ENVIRONMENT = {
     "OMP_NUM_THREADS": "1",
     "MKL_NUM_THREADS": "1",
     "OPENBLAS_NUM_THREADS": "1",
     "MPLBACKEND": "module://matplotlib_inline.backend_inline",
-    "HOME": sandbox.WORK,
-    "MPLCONFIGDIR": f"{sandbox.WORK}/.matplotlib",
     "USER": "student",
     "LOGNAME": "student",
     "LANG": "C.UTF-8",
@@ -38,7 +38,13 @@ ENVIRONMENT = {
     "PATH": "/usr/bin:/bin",
     "MALLOC_MMAP_THRESHOLD_": "65536",  # a tensor's memory goes back when it goes: what is held is what is counted
     "PYTHONPATH": str(sandbox.LIB),  # the same course as that of whoever starts it
+    "PYTHONNOUSERSITE": "1",  # what users have installed for themselves is no part of the course
 }
+
+
+def at_home(folder: str) -> dict[str, str]:
+    """The variables that say where a process's own settings lie."""
+    return {"HOME": folder, "MPLCONFIGDIR": f"{folder}/.matplotlib"}
 
 
 class Forks:
@@ -48,8 +54,10 @@ class Forks:
         """Has it import `modules`. Raises `RuntimeError` with what `end` says if it does not come so far."""
         self.connection, self.end = connection, end
         try:
+            self.connection.settimeout(START)
             self.connection.send(json.dumps(modules).encode())
             is_ready = self.connection.recv(LARGEST) == READY
+            self.connection.settimeout(PATIENCE)
         except OSError:
             is_ready = False
         if not is_ready:
@@ -59,6 +67,7 @@ class Forks:
     def start(cls, modules: list[str]) -> Forks:
         """A warm process that ends with this one."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        home = tempfile.TemporaryDirectory(prefix="warm-")  # of nobody else: it is outside of any box
         with theirs:
             process = subprocess.Popen(
                 [sys.executable, "-P", "-m", __name__, f"{theirs.fileno()}"],
@@ -66,24 +75,31 @@ class Forks:
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.PIPE,
                 pass_fds=[theirs.fileno()],
-                env=ENVIRONMENT,
+                env=ENVIRONMENT | at_home(home.name),
             )
 
         def end() -> str:
             process.kill()
             try:
-                return process.communicate(timeout=PATIENCE)[1][:2_000].decode(errors="replace").strip()
+                return process.communicate(timeout=GONE)[1][:2_000].decode(errors="replace").strip()
             except subprocess.TimeoutExpired:  # a fork of it is there yet, and has its error stream
                 return "it did not end"
+            finally:
+                home.cleanup()
 
         return cls(ours, modules, end)
 
     def branch(self, modules: list[str], box: Box | None) -> Forks:
         """A fork that steps into `box`, if there is one, imports `modules` too, and is a warm process with forks."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with theirs:
-            request = {"first": box and box.first, "user": box and box.user}
+        request = {"first": box and box.first, "user": box and box.user}
+        try:
             process = self.fork(__name__, request, [theirs.fileno()])
+        except BaseException:
+            ours.close()
+            raise
+        finally:
+            theirs.close()
 
         def end() -> str:
             if box:
@@ -99,21 +115,26 @@ class Forks:
 
         Returns its number, as the warm process counts. Raises `RuntimeError` if there is none.
         """
-        socket.send_fds(self.connection, [json.dumps([entry, request]).encode()], files)
-        answer = self.connection.recv(LARGEST)
+        try:
+            socket.send_fds(self.connection, [json.dumps([entry, request]).encode()], files)
+            answer = self.connection.recv(LARGEST)
+        except TimeoutError:
+            self.close()  # what it may answer yet is no answer to the next request
+            raise RuntimeError(f"the process to fork from has been silent for {PATIENCE:.0f} seconds") from None
         if not answer.isdigit():
             raise RuntimeError(f"no process could be forked: {answer.decode(errors='replace')}")
         return int(answer)
 
     def kill(self, process: int) -> None:
         """End a fork, if it is still there."""
-        self.connection.send(json.dumps([KILL, process]).encode())
-        self.connection.recv(LARGEST)
+        with contextlib.suppress(OSError):  # then it has gone with the warm process
+            self.connection.send(json.dumps([KILL, process]).encode())
+            self.connection.recv(LARGEST)
 
     @property
     def is_alive(self) -> bool:
         """Between two requests nothing comes from it but the end of the line."""
-        return not select.select([self.connection], [], [], 0)[0]
+        return self.connection.fileno() >= 0 and not select.select([self.connection], [], [], 0)[0]
 
     def close(self) -> str:
         """End the warm process, and say what it has left to say; its forks end when their own files close."""
@@ -123,9 +144,11 @@ class Forks:
 
 def become(request: dict, files: list[int], told: int) -> None:
     """Be a warm process, in a box if the request names one."""
-    if request["first"] is not None and (process := sandbox.enter(request["first"], request["user"])):
-        os.write(told, str(process).encode())
-        os._exit(0)
+    if request["first"] is not None:
+        if process := sandbox.enter(request["first"], request["user"]):
+            os.write(told, str(process).encode())
+            os._exit(0)
+        os.environ.update(at_home(sandbox.WORK))
     os.close(told)
     serve(socket.socket(fileno=files[0]))
 

@@ -22,7 +22,7 @@ from classroom.grading import authority as authorities
 from classroom.grading import cluster, course, intake, workers
 from classroom.grading import gradebook as gradebooks
 from classroom.grading import handed_in as handed_in_files
-from classroom.grading.batch import Batch, Merge, Summary
+from classroom.grading.batch import Batch, IsThere, Merge, Summary
 from classroom.grading.course import ROOT, GradingFailed
 from classroom.grading.intake import Intake
 from classroom.grading.progress import Progress, place, text
@@ -64,6 +64,8 @@ def run(options: argparse.Namespace) -> int:
     """Grade. 0: everything is marked or listed with a reason; 1: nothing could be graded; 130: stopped by Ctrl-C."""
     try:
         tls = tuple(options.tls) if options.tls else None
+        if tls and not options.scheduler:
+            raise GradingFailed("--tls is for a cluster: name its scheduler too (--scheduler tls://...).")
         if options.workers is not None and options.workers < 1:
             raise GradingFailed(f"--workers {options.workers}: at least one process must mark.")
         course.known(options.assignment)
@@ -130,7 +132,7 @@ def grade(
         raise GradingFailed(NO_ISOLATION.format(why))
     _check_rights(config, assignment)
     with alone(folder):
-        known_gradebook = _exists(config)
+        is_there = _is_there(config, assignment) if gradebook is None or not _exists(config) else lambda *_: True
         with (gradebook or _gradebook)(config, assignment, authority) as merge:
             batch = Batch(
                 config,
@@ -142,7 +144,7 @@ def grade(
                 take=partial(_take, config, assignment, authority),
                 merge=merge,
             )
-            to_mark = batch.look_through(students, again, batch.gradebook if known_gradebook else None)
+            to_mark = batch.look_through(students, again, is_there)
             watch(0, len(to_mark))
             if scheduler:
                 marking = partial(cluster.marked, mark=mark, isolated=isolated, scheduler=scheduler)
@@ -227,6 +229,11 @@ def _gradebook(config: Config, assignment: str, authority: Mapping[str, str]) ->
     gradebooks.register(config, assignment, dict(authority))
     with gradebooks.Writer(config, assignment) as writer:
         yield writer.merge
+
+
+def _is_there(config: Config, assignment: str) -> IsThere:
+    held = gradebooks.points(config, assignment) if _exists(config) else {}
+    return lambda student, found: gradebooks.is_merged(config, assignment, student, found, held.get(student))
 
 
 def _exists(config: Config) -> bool:

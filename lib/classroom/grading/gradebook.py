@@ -11,14 +11,16 @@ from __future__ import annotations
 import contextlib
 import html
 import json
+import math
 import os
 import warnings
+from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
 
 import nbformat
 from nbformat import NotebookNode
-from nbgrader.api import SubmittedNotebook, TaskCell
+from nbgrader.api import Assignment, BaseCell, Grade, SubmittedAssignment, SubmittedNotebook, TaskCell
 from nbgrader.converters import Autograde
 from nbgrader.coursedir import CourseDirectory
 from nbgrader.nbgraderformat import ValidationError
@@ -68,10 +70,30 @@ def merge(
         writer.merge(student, results, submitted_at)
 
 
-def is_merged(config: Config, assignment: str, student: str, results: dict[str, Result]) -> bool:
-    """Whether these very results are in the gradebook and under autograded/."""
+def points(config: Config, assignment: str) -> dict[str, dict[str, float | None]]:
+    """What the checks gave, as the gradebook has it: student → graded cell → points."""
+    found: dict[str, dict[str, float | None]] = {}
+    with opened(Held, config) as book:
+        query = book.db.query(SubmittedAssignment.student_id, BaseCell.name, Grade.auto_score).select_from(Grade)
+        query = query.join(BaseCell, Grade.cell_id == BaseCell.id).join(SubmittedNotebook).join(SubmittedAssignment)
+        query = query.join(Assignment, SubmittedAssignment.assignment_id == Assignment.id)
+        for student, cell, score in query.filter(Assignment.name == assignment):
+            found.setdefault(student, {})[cell] = score
+    return found
+
+
+def is_merged(
+    config: Config, assignment: str, student: str, results: dict[str, Result], held: Mapping[str, float | None] | None
+) -> bool:
+    """Whether these very results are under autograded/ and in the gradebook, of which `held` is this student's part.
+
+    It may have been made anew since they were merged, or put back from a backup.
+    """
     folder = _folder(CourseDirectory(config=config), student, assignment)
-    return all(_key(folder / f"{name}.ipynb") == result.key for name, result in results.items())
+    if held is None or not all(_key(folder / f"{name}.ipynb") == result.key for name, result in results.items()):
+        return False
+    given = {cell: points for result in results.values() for cell, points in result.points.items()}
+    return all(math.isclose(held.get(cell) or 0, points or 0) for cell, points in given.items())
 
 
 class Writer:

@@ -42,7 +42,18 @@ def students(submitted: Path, assignment: str) -> list[str]:
         return []
     with os.scandir(submitted) as entries:
         names = [entry.name for entry in entries if entry.is_symlink() or entry.is_dir()]
-    return sorted(name for name in names if os.path.lexists(submitted / name / assignment))
+    return sorted(name for name in names if _is_there(submitted / name / assignment))
+
+
+def _is_there(folder: Path) -> bool:
+    """True also where the grader may not look: `take` says so, where silence would lose a submission."""
+    try:
+        os.lstat(folder)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError:
+        return True
+    return True
 
 
 def take(folder: Path, names: Collection[str]) -> Intake:

@@ -28,8 +28,9 @@ def plan(notebook: NotebookNode, authority: NotebookNode) -> list[Step]:
             kind = "graded"
         elif name and is_locked(cell) and not is_solution(cell):
             kind = "shared"
-        # of an answer the released text counts: what it defines there is what the tests ask for
-        loads, stores = names(given[name].source if name in given else cell.source)
+        # of an answer the released text counts: what it defines there is what the tests ask for. A student's own text
+        # is not looked at: to read it may take as long as they like
+        loads, stores = names(given[name].source) if name in given else (set(), set())
         answers = sorted(one for one in loads if giver.get(one) == "student") if kind != "student" else []
         locked = sorted(one for one in loads if giver.get(one) == "locked")
         made.append(Step(kind, name, cell.source, place, sorted(loads), answers, locked))

@@ -37,8 +37,8 @@ class Record:
     merged: str | None = None
     gradebook: str | None = None
 
-    def is_merged(self, gradebook: str | None) -> bool:
-        return self.merged == self.key and self.gradebook == gradebook is not None
+    def is_merged(self, gradebook: str) -> bool:
+        return self.merged == self.key and self.gradebook == gradebook
 
 
 def file_name(student: str) -> str:

@@ -174,7 +174,7 @@ def mark(task: Task) -> Result:
     return marking.mark(replace(task, is_robot=task.student.startswith(WRONG)))
 
 
-isolation = marking.isolation
+why_not = marking.why_not
 
 
 def hand_in(config: Config, assignment: str, class_: list[Robot]) -> None:

@@ -29,7 +29,7 @@ ALWAYS = ["torch", "numpy", "classroom", "plainformer.model", "IPython.core.inte
 N_BOXES = 2_000  # that may stand at a time, each with a user's number of its own
 N_WARM = 4  # pairs of warm processes that are kept, as a worker of a cluster marks several assignments
 GRACE = 2.0  # seconds from an interrupt to the end of the box
-WATCHED = 0.1  # seconds between two looks at a box's memory
+WATCHED, METERED = 0.1, 0.005  # seconds between two looks at a box's memory; while a check asks what a call takes
 _warm: dict[tuple, tuple[Forks, Forks]] = {}  # of students and of judges
 
 
@@ -64,8 +64,8 @@ def run(plan: list[steps.Step], shown: list[tuple[str, str]], modules: list[str]
     `shown`: the names of the judge's modules that the student's process may ask for; `modules`: what the warm processes
     import before.
     """
-    run = Run(plan, task.limits, time.monotonic() + task.limits.total_seconds)
     students, judges = _forks(modules, task)
+    run = Run(plan, task.limits, time.monotonic() + task.limits.total_seconds)
     request = {
         "steps": [asdict(step) for step in plan],
         "shown": shown,
@@ -99,11 +99,13 @@ def _forks(modules: list[str], task: Task) -> tuple[Forks, Forks]:
     for old in [old for number, old in enumerate(reversed(_warm)) if old == key or number >= N_WARM - 1]:
         for forks in reversed(_warm.pop(old)):
             forks.close()
-    students = Forks.start([*ALWAYS, *(name for name in modules if not steps.is_judged(name))])
+    students, box = Forks.start([*ALWAYS, *(name for name in modules if not steps.is_judged(name))]), None
     try:
         box = Box(task.limits, N_BOXES + _number(), is_open=True) if task.isolated else None
         judges = students.branch([JUDGE, *modules], box)
     except BaseException:
+        if box:
+            box.close()
         students.close()
         raise
     _warm[key] = students, judges
@@ -149,17 +151,21 @@ def _attempt(run: Run, request: dict, students: Forks, judges: Forks, isolated: 
 
 def _follow(run: Run, control: socket.socket, student: int, box: Box | None) -> None:
     """Take the judge's messages, and end what takes too long or too much. `student` is a file that names a process."""
-    current, deadline, interrupted, why = 0, run.until, False, ""
+    current, deadline, interrupted, why, looked = 0, run.until, False, "", 0.0
+    meter = _Meter(student, box)
     while True:
-        told, now = select.select([control], [], [], WATCHED)[0], time.monotonic()
+        told, now = select.select([control], [], [], METERED if meter.is_on else WATCHED)[0], time.monotonic()
+        meter.look()
         if now > run.until + GRACE:
             run.lose(current, "the time of the submission was used up")
             return
-        if not told:
-            if box and box.memory() > run.limits.memory_bytes:
+        if box and now - looked > WATCHED:  # also while messages come without a pause
+            looked = now
+            if box.exceeds(run.limits.memory_bytes):
                 why = why or f"more than {run.limits.memory_bytes // MB} MB of memory"
                 box.close()
-            elif now > deadline and not interrupted:
+        if not told:
+            if now > deadline and not interrupted:
                 why, interrupted, deadline = f"more than {run.limits.cell_seconds:g} seconds", True, now + GRACE
                 _signal(student, signal.SIGINT)
             elif now > deadline and box and box.process.poll() is None:
@@ -177,13 +183,15 @@ def _follow(run: Run, control: socket.socket, student: int, box: Box | None) -> 
         if kind == "begin":
             current = rest[0]
             interrupted, deadline = False, min(now + run.limits.cell_seconds, run.until)
+            if not box or box.process.poll() is None:  # else why it was ended is yet to be told
+                why = ""
         elif kind == "cell":
             number, outputs, slip = rest
             run.outputs.setdefault(number, outputs)
             if slip:
                 run.slips[number] = slip
         elif kind == "memory":
-            steps.send(control, _memory(student))
+            steps.send(control, meter.answer())
         elif kind == "end":
             run.passing, run.is_over = rest[0], True
             run.cpu += rest[1]
@@ -193,6 +201,31 @@ def _follow(run: Run, control: socket.socket, student: int, box: Box | None) -> 
                 run.flags.append(f"the judge could not go on: {rest[0]}")
             run.lose(current, why or "the process ended here: a crash, or a limit of memory or processes")
             return
+
+
+class _Meter:
+    """How much memory a call takes: the judge asks before it and after it. `student` is a file that names a process.
+
+    What its own process held at most, the kernel knows; of others that it starts, the sum is looked at meanwhile.
+    """
+
+    def __init__(self, student: int, box: Box | None):
+        self.student, self.box, self.is_on = student, box, False
+
+    def look(self) -> None:
+        if self.is_on and self.box:
+            self.most = max(self.most, self.box.memory())
+
+    def answer(self) -> tuple[int, int]:
+        """Bytes that are held now, and that were held at most since the last answer."""
+        held, most = _memory(self.student)
+        self.look()
+        self.is_on = not self.is_on
+        if self.is_on:
+            self.before, self.in_box = held, self.box.memory() if self.box else 0
+            self.most = self.in_box
+            return held, most
+        return held, max(most, self.before + self.most - self.in_box)
 
 
 def _memory(process: int) -> tuple[int, int]:

@@ -21,6 +21,7 @@ import site
 import stat
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 try:
@@ -58,13 +59,16 @@ def why_not() -> str | None:
     """None if boxes work on this machine; otherwise what is missing, and what to do."""
     if sys.platform != "linux" or shutil.which("bwrap") is None:
         return MISSING
-    for file in _read_in_boxes() if os.geteuid() == 0 else ():
-        if not file.stat().st_mode & stat.S_IROTH:
-            return f"Submissions run as another user, who may not read {file}. Run: chmod -R o+rX {file.parent}"
+    for place, there in _read_in_boxes() if os.geteuid() == 0 else ():
+        if not there.stat().st_mode & stat.S_IROTH:
+            return f"Submissions run as another user, who may not read {there}. Run: chmod -R o+rX {place}"
     try:
         Box(Limits(), 0).close()
     except (NoSandbox, OSError) as error:
-        return f"bubblewrap does not work here: {error}. {MISSING}"
+        return (
+            f"bubblewrap is there, but makes no box: {error}. Does this system let you have user namespaces? If not, "
+            "grade in the container that the page for instructors describes."
+        )
     return None
 
 
@@ -93,7 +97,7 @@ def command(limits: Limits, *, is_open: bool = False) -> list[str]:
         argv += [*_folders_above(LIB / package), "--ro-bind", f"{LIB / package}", f"{LIB / package}"]
     for place in HIDDEN * (not is_open):
         argv += ["--size", "4096", "--tmpfs", f"{LIB / place}", "--remount-ro", f"{LIB / place}"]
-    return [*argv, "--remount-ro", "/dev", "--remount-ro", "/", "--chdir", "/tmp"]
+    return [*argv, "--remount-ro", "/dev", "--remount-ro", "/proc", "--remount-ro", "/", "--chdir", "/tmp"]
 
 
 class Box:
@@ -133,17 +137,21 @@ class Box:
         self.pid_namespace = os.readlink(f"/proc/{self.first}/ns/pid")
 
     def memory(self) -> int:
-        """Bytes that the processes of the box hold, each page that is theirs alone counted once."""
-        total = 0
+        """Bytes that the processes of the box hold, without pages of files. What forks share is counted for each."""
+        return sum(map(_held, self.processes()))
+
+    def exceeds(self, most: int) -> bool:
+        """Whether the processes of the box hold more than `most` bytes, what forks share being shared out."""
+        return self.memory() > most and sum(map(_held_in_shares, self.processes())) > most
+
+    def processes(self) -> list[str]:
+        """The numbers of the box's processes, as this side counts."""
+        found = []
         for entry in os.scandir("/proc"):
-            if entry.name.isdigit():
-                try:
-                    if os.readlink(f"/proc/{entry.name}/ns/pid") == self.pid_namespace:
-                        fields = Path(f"/proc/{entry.name}/statm").read_text().split()
-                        total += int(fields[1]) - int(fields[2])  # resident, less what is shared with a file or a fork
-                except (OSError, ValueError, IndexError):  # it ended meanwhile
-                    continue
-        return total * os.sysconf("SC_PAGE_SIZE")
+            with contextlib.suppress(OSError):  # it ended meanwhile
+                if entry.name.isdigit() and os.readlink(f"/proc/{entry.name}/ns/pid") == self.pid_namespace:
+                    found.append(entry.name)
+        return found
 
     def close(self) -> None:
         """End every process of the box, and wait until they are gone."""
@@ -154,7 +162,8 @@ class Box:
         self.process.kill()
         self.process.wait()
         for stream in (self.process.stdin, self.process.stdout, self.process.stderr):
-            stream.close()
+            with contextlib.suppress(BrokenPipeError):  # what bwrap never read
+                stream.close()
 
 
 def enter(first: int, user: int | None) -> int:
@@ -237,15 +246,37 @@ def _give_up_rights(libc: ctypes.CDLL) -> None:
         raise OSError(ctypes.get_errno(), "the process could not give up its rights")
 
 
+def _held(process: str) -> int:
+    try:
+        _, resident, of_files, *_ = Path(f"/proc/{process}/statm").read_text().split()
+    except (OSError, ValueError):  # it ended meanwhile
+        return 0
+    return (int(resident) - int(of_files)) * os.sysconf("SC_PAGE_SIZE")
+
+
+def _held_in_shares(process: str) -> int:
+    """Bytes of a process, of a page that n processes share the nth part; this takes milliseconds."""
+    try:
+        lines = Path(f"/proc/{process}/smaps_rollup").read_text().splitlines()
+    except OSError:
+        return _held(process)
+    found = [int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss_Anon:")]  # since Linux 5.9
+    return found[0] if found else _held(process)
+
+
 def _folders_above(place: Path) -> list[str]:
     """Options that make these folders, open to every user: the box has none of what else is in them."""
     return [part for folder in reversed(place.parents[:-1]) for part in ("--perms", "0755", "--dir", str(folder))]
 
 
-def _read_in_boxes() -> list[Path]:
-    """A file of each that a student's process imports from, while it runs."""
-    modules = filter(None, map(importlib.util.find_spec, ("msgpack", "torch")))
-    return [LIB / "plainformer" / "__init__.py", *(Path(module.origin) for module in modules)]
+def _read_in_boxes() -> Iterator[tuple[Path, Path]]:
+    """Files of packages that are imported in boxes, and the folders above them: (what is bound into a box, such)."""
+    packages = [LIB / "plainformer", LIB / "classroom"]
+    bound = [*packages, *map(Path, sorted(_pythons()))]
+    modules = filter(None, map(importlib.util.find_spec, ("msgpack", "numpy", "torch")))
+    for file in [*(place / "__init__.py" for place in packages), *(Path(module.origin) for module in modules)]:
+        for place in (place for place in bound if file.is_relative_to(place)):
+            yield from ((place, there) for there in (file, *file.parents) if there.is_relative_to(place))
 
 
 def _pythons() -> set[str]:

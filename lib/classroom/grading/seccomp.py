@@ -1,8 +1,9 @@
 """Which system calls a student's process may make: a filter of the kernel (seccomp(2)), which no later exec sheds.
 
 Refused are calls that no exercise needs and that a box could be stretched by: new namespaces and mounts, memory that
-belongs to no process and so is counted for none, a user's keys in the kernel, which outlive a box, and looks into
-other processes. They fail with "operation not permitted".
+belongs to no process and so is counted for none, a user's keys in the kernel, which outlive a box, looks into other
+processes, and sockets of families that a box's own network does not bound: AF_VSOCK leads to a virtual machine's host.
+They fail with "operation not permitted".
 """
 
 from __future__ import annotations
@@ -24,6 +25,9 @@ _NUMBERS = {
     "mount_setattr": (442, 442), "memfd_secret": (447, 447),
 }  # fmt: skip
 _CLONE, _CLONE3, _MMAP = (56, 220), (435, 435), (9, 222)
+_SOCKETS = (41, 198), (53, 199)  # socket, socketpair
+_FAMILIES = (1, 2, 10)  # AF_UNIX, AF_INET, AF_INET6: a box has a network of its own for these
+_NETLINK = 16  # of it protocol 0, which lists the box's own interfaces
 _MACHINES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}  # place in the pairs, and AUDIT_ARCH_…
 _NEW_NAMESPACE = 0x7E020000  # the flags CLONE_NEW… of clone(2)
 _SHARED_ANONYMOUS = 0x21  # MAP_SHARED | MAP_ANONYMOUS
@@ -52,6 +56,9 @@ def program(machine: str) -> list[tuple[int, int, int, int]]:
     for pair in _NUMBERS.values():
         lines += [(_EQUAL, 0, 1, pair[which]), refuse]
     # the arguments of a call begin at byte 16, eight bytes each
+    sockets = [(_EQUAL, 1, 0, _SOCKETS[0][which]), (_EQUAL, 0, 9, _SOCKETS[1][which]), (_LOAD, 0, 0, 16)]
+    sockets += [(_EQUAL, 6 - place, 0, family) for place, family in enumerate(_FAMILIES)]
+    lines += [*sockets, (_EQUAL, 0, 2, _NETLINK), (_LOAD, 0, 0, 32), (_EQUAL, 1, 0, 0), refuse, allow]
     lines += [(_EQUAL, 0, 4, _CLONE[which]), (_LOAD, 0, 0, 16), (_AND, 0, 0, _NEW_NAMESPACE), (_EQUAL, 1, 0, 0), refuse]
     lines += [(_LOAD, 0, 0, 0), (_EQUAL, 0, 4, _MMAP[which]), (_LOAD, 0, 0, 40), (_AND, 0, 0, _SHARED_ANONYMOUS)]
     lines += [(_EQUAL, 0, 1, _SHARED_ANONYMOUS), refuse]

@@ -227,5 +227,7 @@ ATTACKS = (
         "attempt('world', lambda: socket.create_connection(('192.0.2.1', 80), 1))",
         "attempt('packets', lambda: socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b'x', ('192.0.2.1', 53)))",
         "attempt('raw', lambda: socket.socket(socket.AF_INET, socket.SOCK_RAW, 1))",
+        "for family, kind, protocol in ((40, 1, 0), (16, 3, 15), (17, 3, 3), (38, 5, 0), (44, 3, 0)):",
+        "    attempt(f'family {family}', lambda: socket.socket(family, kind, protocol))",
     ),
 )
