@@ -15,6 +15,7 @@ import argparse
 import os
 import re
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 import nbformat
@@ -110,13 +111,19 @@ def read(path: Path) -> nbformat.NotebookNode:
 
 def write_if_changed(path: Path, content: str) -> bool:
     """Write `content` whole or not at all, and only if the file does not hold it already; True if it did not."""
-    data = content.encode("utf-8")
+    return write_bytes_if_changed(path, content.encode("utf-8"))
+
+
+def write_bytes_if_changed(path: Path, data: bytes, outdated: Iterable[Path] = ()) -> bool:
+    """As `write_if_changed`, for bytes. Files that are `outdated` by them go too, once nothing else can fail."""
     if path.is_file() and path.read_bytes() == data:
         return False
     path.parent.mkdir(parents=True, exist_ok=True)
     beside = path.with_name(f".{path.name}.{os.getpid()}")  # the same folder, so that the rename is atomic
     try:
         beside.write_bytes(data)
+        for other in outdated:  # first, or a run that is killed in between would leave them beside the new content
+            other.unlink()
         os.replace(beside, path)
     finally:
         beside.unlink(missing_ok=True)

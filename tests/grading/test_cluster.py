@@ -175,11 +175,32 @@ def test_workers_that_are_not_like_this_machine_are_refused(fake, folder, two_wo
             client.wait_for_workers(3, timeout=PATIENCE)
         with pytest.raises(GradingFailed, match="--nthreads 1") as refused:
             fake.grade_with_it(folder, scheduler=two_workers)
-        assert "bubblewrap" in str(refused.value)
+        assert "no bubblewrap Then restart the worker" in str(refused.value)
     monkeypatch.setenv("GRADING_VERSION", "another")
-    with pytest.raises(GradingFailed, match="the course is one there and another here"):
+    with pytest.raises(GradingFailed, match=r"the course is one there and another here.*restart the worker"):
         fake.grade_with_it(folder, scheduler=two_workers)
     assert not fake.logged("begin")
+
+
+def test_a_worker_that_was_mended_is_refused_until_it_is_started_again(fake, folder):
+    """So the refusal says it, in each of its two places."""
+    fake.hand_in(folder, {"a": ""})
+    with scheduler(folder) as address:
+        there = Scheduler(address, patience=PATIENCE)
+        client = importlib.import_module("distributed").Client(address, set_as_default=False)
+        with contextlib.closing(client), workers(address, 1, folder, GRADING_ISOLATION_FAILS="no bubblewrap"):
+            client.wait_for_workers(1, timeout=PATIENCE)
+            for mended in (False, True):
+                if mended:
+                    client.run(lambda: os.environ.pop("GRADING_ISOLATION_FAILS"))
+                with pytest.raises(GradingFailed, match="restart the worker, which looks only once"):
+                    fake.grade_with_it(folder, scheduler=there)
+            task = Task(assignment="exercise", student="a", notebook=b"", authority="{}", key="a")
+            late = client.submit(cluster._mark, task, fake.MARK, cluster.versions(fake.MARK), True)
+            with pytest.raises(GradingFailed, match=r"A worker came that is not fit.*restart the worker"):
+                late.result()
+        with workers(address, 1, folder):
+            assert fake.grade_with_it(folder, scheduler=there).graded == ["a"]
 
 
 def test_a_scheduler_must_be_there_and_have_workers(fake, folder):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import stat
+import subprocess
+import sys
 import zipfile
 from pathlib import Path
 
@@ -208,6 +210,80 @@ def test_a_submission_is_replaced_only_by_force(tmp_path):
     assert done.placed == {} and "--force" in done.left_out[name % 3] and there == {"ada_1": "first"}
     done, there = collected(tmp_path, {name % 3: "second"}, "canvas", force=True)
     assert done.placed == {"ada_1": "replaced"} and there == {"ada_1": "second"}
+
+
+FIRST, SECOND = "ada_1_2_09_parameters.ipynb", "ada_1_3_09_parameters.ipynb"
+TIME = "2026-11-01 12:00:00 UTC"
+
+
+def handed_in_before(tmp_path: Path) -> dict[str, str]:
+    """A first submission that nbgrader's exchange gave a time; every file below submitted/."""
+    collect(NAME, archive(tmp_path / "all.zip", {FIRST: "first"}), "canvas", tmp_path / "submitted")
+    (tmp_path / "submitted" / "ada_1" / NAME / "timestamp.txt").write_text(TIME)
+    there = whole(tmp_path / "submitted")
+    assert there == {f"ada_1/{NAME}/{NAME}.ipynb": "first", f"ada_1/{NAME}/timestamp.txt": TIME}
+    return there
+
+
+FULL_DISK = """
+import resource, signal, sys
+from pathlib import Path
+from classroom.grading.collect import collect
+from classroom.grading.course import GradingFailed
+
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # so that it is an error, as on a full disk
+resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+try:
+    collect(sys.argv[1], Path(sys.argv[2]), "canvas", Path(sys.argv[3]), force=True)
+except GradingFailed as error:
+    print(error)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="nothing there bounds the size of a file")
+def test_a_submission_survives_a_disk_that_is_full(tmp_path):
+    before = handed_in_before(tmp_path)
+    path = archive(tmp_path / "all.zip", {SECOND: "second" * 10_000})
+    command = [sys.executable, "-c", FULL_DISK, NAME, str(path), str(tmp_path / "submitted")]
+    said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert "09_parameters.ipynb cannot be written: " in said
+    assert whole(tmp_path / "submitted") == before
+
+
+def test_a_submission_is_never_there_by_half(tmp_path, monkeypatch):
+    """Whoever reads at the last moment before the new file is in its place reads the whole of the old one."""
+    handed_in_before(tmp_path)
+    place, seen = tmp_path / "submitted" / "ada_1" / NAME / f"{NAME}.ipynb", []
+
+    def fails(beside, target) -> None:
+        seen.append((Path(target), Path(beside).parent, place.read_text(), Path(beside).read_text()))
+        raise OSError("no")
+
+    path = archive(tmp_path / "all.zip", {SECOND: "second"})
+    with monkeypatch.context() as patch:
+        patch.setattr("os.replace", fails)
+        with pytest.raises(GradingFailed, match="cannot be written: no"):
+            collect(NAME, path, "canvas", tmp_path / "submitted", force=True)
+    assert seen == [(place, place.parent, "first", "second")]
+    assert [(path.name, path.read_text()) for path in place.parent.glob("*.ipynb*")] == [(place.name, "first")]
+    assert not list(place.parent.glob(".*"))
+
+
+@pytest.mark.parametrize("name", [SECOND, "ada_1_3_mine.zip"])
+def test_the_time_of_a_submission_goes_with_it(tmp_path, name):
+    before = handed_in_before(tmp_path)
+    path, submitted = archive(tmp_path / "all.zip", {name: "second"}), tmp_path / "submitted"
+    collect(NAME, path, "canvas", submitted)
+    assert whole(submitted) == before  # without --force nothing happens
+    done = collect(NAME, path, "canvas", submitted, force=True)
+    assert whole(submitted) == {f"ada_1/{NAME}/{NAME}{Path(name).suffix}": "second"}
+    assert done.placed["ada_1"].startswith("replaced, the old time removed")
+
+
+def test_the_time_of_a_submission_that_stays_stays(tmp_path):
+    before = handed_in_before(tmp_path)
+    done = collect(NAME, tmp_path / "all.zip", "canvas", tmp_path / "submitted", force=True)
+    assert done.placed == {"ada_1": "unchanged"} and whole(tmp_path / "submitted") == before
 
 
 @pytest.fixture

@@ -191,8 +191,15 @@ def test_without_canvas_export_there_is_a_new_column(marks):
     assert rows[1] == ["    Points Possible", "", "", "", "", "12"]
     assert sorted(rows[2:]) == [
         ["login2", "", "", "login2", "", "7"],
-        ["oneperson", "1001", "", "", "", "8"],
+        ["oneperson_1001", "", "", "oneperson_1001", "", "8"],
     ]
+
+
+@pytest.mark.parametrize("student", ["lee_42", "42", "lee42", "_42", "a_b_42"])
+def test_no_number_of_canvas_is_made_up_from_an_accounts_name(marks, student):
+    heading, _, row = parsed(exports.for_canvas(marks({student: 8.0})))
+    cells = dict(zip(heading, row, strict=True))
+    assert cells["ID"] == cells["SIS User ID"] == "" and cells["SIS Login ID"] == student
 
 
 @pytest.mark.parametrize("platform, text", [("moodle", MOODLE), ("canvas", CANVAS)])
@@ -227,7 +234,6 @@ def test_a_roster_may_have_any_delimiter_and_keeps_it(marks, tmp_path, delimiter
         (b"Teilnehmer,Name,Bewertung\n1,2,3\n", "in English"),
         (b"\x00\x01\x02", "no CSV file"),
         (b"PK\x03\x04\xff", "not in UTF-8"),
-        (b'Identifier,"' + b"x" * 200_000 + b'"\n1,2\n', "no CSV file"),
     ],
 )
 def test_a_roster_that_is_none_is_refused_with_the_reason(marks, tmp_path, data, message):
@@ -237,6 +243,29 @@ def test_a_roster_that_is_none_is_refused_with_the_reason(marks, tmp_path, data,
         exports.for_moodle(found, roster.read(tmp_path / "given.csv"))
     with pytest.raises(GradingFailed, match="cannot be read"):
         roster.read(tmp_path / "absent.csv")
+
+
+def test_a_cell_may_hold_all_that_a_student_wrote_online(marks, tmp_path):
+    before = csv.field_size_limit()
+    text = MOODLE.replace('"=old, ok"', '"' + "so long, " * 30_000 + '"')
+    assert grades(exports.for_moodle(marks({"Person_Two": 8.0}), table(text, tmp_path)))["Participant 102"] == "8"
+    assert csv.field_size_limit() == before, "it holds for the whole process"
+
+
+def test_a_cell_without_end_is_refused_and_the_limit_is_as_before(tmp_path, monkeypatch):
+    monkeypatch.setattr(roster, "LONGEST", 1000)
+    before = csv.field_size_limit()
+    with pytest.raises(
+        GradingFailed, match=r"no CSV file: field larger than field limit \(1000\).*as the platform gave"
+    ):
+        table(MOODLE.replace('"=old, ok"', '"' + "x" * 1001), tmp_path)
+    assert csv.field_size_limit() == before
+
+
+def test_a_long_heading_does_not_fill_the_screen(marks, tmp_path):
+    with pytest.raises(GradingFailed, match="no column Full name") as refused:
+        exports.for_moodle(marks({"s": 1.0}), table(f"Identifier,{'x' * 200_000}\n1,2\n", tmp_path))
+    assert len(str(refused.value)) < 1000
 
 
 @pytest.mark.parametrize("apostrophe", ["'", "’", "`"])

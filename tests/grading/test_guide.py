@@ -39,6 +39,7 @@ ELSEWHERE = {
     "source .venv/bin/activate": ("Makefile", ".venv"),  # here: the environment's programs first on the PATH
     "make grade": ("tests/grading/test_demo.py", '["demo", NAME]'),
     "make book SOLUTIONS=1": ("tests/book/test_solutions.py", "--solutions"),
+    "make bench": ("tests/bench/conftest.py", "make bench"),  # it takes many minutes, and is tests itself
     "make lab": ("tests/book/test_lab.py", "classroom.lab"),
     "python -m pytest tests/exercises": ("tests/exercises/test_graders.py", "def test_"),
     "python -m classroom.grading trial": ("tests/exercises/test_graders.py", "trial"),
@@ -312,6 +313,15 @@ def test_the_exported_marks_are_right(done):
 def test_a_page_of_feedback_for_each(done):
     pages = list((done.teacher / "grading" / "feedback").glob(f"*/{NAME}/{NAME}.html"))
     assert len(pages) == 5
+
+
+def test_the_page_names_all_that_remains_of_a_person_who_is_removed(done):
+    text = PAGE.read_text(encoding="utf-8")
+    said = re.search(r"^Delete by hand what remains of the person:.*", text, re.MULTILINE)[0]
+    places = re.findall(r"`(grading/[^`]*STUDENT[^`]*)`", said)
+    named = {path for place in places for path in done.teacher.glob(place.replace("STUDENT", ANNA))}
+    there = {path for path in (done.teacher / "grading").rglob(f"{ANNA}*") if done.submitted not in path.parents}
+    assert len(places) == 3 and named == there
 
 
 def test_the_report_names_who_was_listed(done):

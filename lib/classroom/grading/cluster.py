@@ -157,10 +157,13 @@ def _report(mark: str) -> tuple[dict[str, str], str | None]:
 
 
 def _unfit(wanted: dict[str, str], isolated: bool, found: dict[str, str], why_not: str | None) -> str | None:
-    """Why a worker may not mark."""
+    """Why a worker may not mark, and what to do. Whatever was mended there, only a worker that starts sees it."""
     if differing := [name for name in wanted if found.get(name) != wanted[name]]:
-        return "; ".join(f"{name} is {found.get(name)} there and {wanted[name]} here" for name in differing)
-    return f"{why_not} Or say --without-isolation." if isolated and why_not else None
+        there = "; ".join(f"{name} is {found.get(name)} there and {wanted[name]} here" for name in differing)
+        return f"{there}. Install there what is here, then restart the worker."
+    if isolated and why_not:
+        return f"{why_not} Then restart the worker, which looks only once. Or say --without-isolation."
+    return None
 
 
 def _examine(client, mark: str, wanted: dict[str, str], isolated: bool, scheduler: Scheduler) -> None:
@@ -187,5 +190,5 @@ def _mark(task: Task, mark: str, wanted: dict[str, str], isolated: bool) -> Resu
     """On a worker: mark, unless the worker came later than the others and is not fit."""
     os.environ.update(serving.ONE_THREAD)
     if fault := _unfit(wanted, isolated, *_report(mark)):
-        raise GradingFailed(f"A worker came that is not fit to mark: {fault}.")
+        raise GradingFailed(f"A worker came that is not fit to mark: {fault}")
     return serving.attempt(pkgutil.resolve_name(mark), task)

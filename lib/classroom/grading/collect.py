@@ -18,6 +18,7 @@ from pathlib import Path, PurePosixPath
 
 from classroom.grading.course import GradingFailed
 from classroom.grading.handed_in import leads_out
+from classroom.notebooks import write_bytes_if_changed
 
 LARGEST = 50_000_000  # bytes of one notebook; an archive may say less than it unpacks to
 # damaged, encrypted, of an unknown method, cut short, or larger than it says
@@ -63,7 +64,8 @@ def collect(assignment: str, archive: Path, platform: str, submitted: Path, forc
     """Write each student's notebook of `archive` to `submitted`/STUDENT/`assignment`/`assignment`.ipynb.
 
     Who has none of that name, and one other notebook or zip archive, gets that one there (as .ipynb or .zip): what it
-    holds, grading finds out. A file that is there already and differs is replaced only by `force`.
+    holds, grading finds out. A file that is there already and differs is replaced only by `force`, whole or not at
+    all, and a timestamp.txt beside it goes with it: that is the time of the file before, and no archive brings one.
     Raises `GradingFailed` if the archive cannot be opened, or a file not be written.
     """
     if not archive.is_file():
@@ -192,18 +194,19 @@ def _content(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> bytes:
 
 
 def _place(content: bytes, target: Path, force: bool) -> str | None:
-    """Write a submission; "new", "replaced" or "unchanged", or None if another one is there."""
+    """Write a submission; a word on what was there, such as "new" or "unchanged". None if another one is there."""
     there = [path for path in (target.with_suffix(".ipynb"), target.with_suffix(".zip")) if path.is_file()]
     try:
         if there == [target] and target.read_bytes() == content:
             return "unchanged"
         if there and not force:
             return None
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_bytes(content)
+        stamp = target.with_name("timestamp.txt")
+        outdated = [stamp] if there and (stamp.is_file() or stamp.is_symlink()) else []
+        write_bytes_if_changed(target, content, outdated)
         for path in there:
             if path != target:
                 path.unlink()
     except OSError as error:
         raise GradingFailed(f"{target} cannot be written: {error.strerror or error}") from error
-    return "replaced" if there else "new"
+    return "replaced" + ", the old time removed" * len(outdated) if there else "new"

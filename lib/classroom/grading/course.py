@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import glob
 import logging
 import os
 import re
@@ -20,7 +21,7 @@ import alembic.config
 import nbformat
 import nbgrader.api
 from alembic.script import ScriptDirectory
-from nbgrader.api import Gradebook
+from nbgrader.api import Assignment, Gradebook, SubmittedAssignment
 from nbgrader.converters import Autograde, GenerateAssignment, GenerateFeedback
 from nbgrader.converters.base import NbGraderException
 from nbgrader.coursedir import CourseDirectory
@@ -108,8 +109,40 @@ def autograde(config: Config, assignment: str) -> bool:
 
 
 def feedback(config: Config, assignment: str, students: str = "*") -> bool:
-    """Write a page of feedback for each graded submission of `students`; False if one could not be written."""
-    return not _run(GenerateFeedback, config, assignment, students, force=True)
+    """Write a page of feedback for each graded submission of `students`; False if one could not be written.
+
+    Who is not in the gradebook gets none: their notebook stays under autograded/ when a person removes them there.
+    """
+    return not _run(_Feedback, config, assignment, students, force=True)
+
+
+class _Feedback(GenerateFeedback):
+    """nbgrader's own, but for those who are not in the gradebook, at whom it would fail.
+
+    Its `student_id_exclude` is a list with commas, and a student's name may hold one. And it takes a name such as
+    "[a]" for a pattern: that student would get no page, and one called "*" would stand for all.
+    """
+
+    def init_notebooks(self) -> None:
+        self.notebooks, self.assignments = [], {}
+        for folder in glob.glob(self._format_source(self.coursedir.assignment_id, self.coursedir.student_id)):
+            if found := glob.glob(os.path.join(glob.escape(folder), f"{self.coursedir.notebook_id}.ipynb")):
+                self.assignments[folder] = found
+        if not self.assignments:
+            self.log.error("Nobody has a graded notebook of %s", self.coursedir.assignment_id)
+            raise NbGraderException
+
+    def init_destination(self, assignment_id: str, student_id: str) -> bool:
+        if student_id not in self._graded:
+            self.log.warning("%s of %s is not in the gradebook: no feedback", assignment_id, student_id)
+            return False
+        return super().init_destination(assignment_id, student_id)
+
+    @functools.cached_property
+    def _graded(self) -> set[str]:
+        with Gradebook(self.coursedir.db_url, self.coursedir.course_id) as gradebook:
+            found = gradebook.db.query(SubmittedAssignment.student_id).join(Assignment)
+            return {student for (student,) in found.filter(Assignment.name == self.coursedir.assignment_id)}
 
 
 def marks(config: Config, assignment: str) -> dict[str, dict[str, float]]:

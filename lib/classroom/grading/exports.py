@@ -159,15 +159,15 @@ def for_canvas(marks: Marks, given: Table | None = None, scale: bool = False, co
     """For Canvas's gradebook: its export filled in, or a new one.
 
     Of an export are kept the columns up to Section, and the assignment's own, "Name (12345)", so that an import
-    changes nothing else. A new one has Student, ID, SIS User ID, SIS Login ID, Section and the assignment.
+    changes nothing else. A new one has Student, ID, SIS User ID, SIS Login ID, Section and the assignment. Its ID
+    stays empty: "lee_42" may be the account of that name as well as Canvas's person 42, and nothing says which.
     In both the row "Points Possible" comes first. What could not be read gets no mark.
     """
     if given is None:
         rows = [["    Points Possible", "", "", "", "", number(marks.largest)]]
         for one in marks.submitted:
-            name, user = re.fullmatch(r"(.*?)(?:_(\d+))?", one.student, re.DOTALL).groups()
-            full = ", ".join(filter(None, (one.last_name, one.first_name))) or name
-            rows.append([harmless(full), user or "", "", "" if user else harmless(name), "", one.cell])
+            full = ", ".join(filter(None, (one.last_name, one.first_name))) or one.student
+            rows.append([harmless(full), "", "", harmless(one.student), "", one.cell])
         return Sheet(Table([*CANVAS, marks.assignment], rows))
     places = _places(given, ("Student", "ID", "Section"), "a gradebook exported from Canvas")
     target = _canvas_column(given, column or marks.assignment, places["Section"])
@@ -210,7 +210,8 @@ def _places(given: Table, names: tuple[str, ...], what: str) -> dict[str, int]:
     places = {name: given.column(name) for name in names}
     if missing := [name for name, place in places.items() if place is None]:
         raise GradingFailed(
-            f"the roster is not {what}: it has no column {', '.join(missing)}; it has: {', '.join(given.header)}."
+            f"the roster is not {what}: it has no column {', '.join(missing)}; "
+            f"it has: {', '.join(map(shown, given.header))}."
         )
     return places
 

@@ -15,7 +15,7 @@ from nbgrader.api import MissingEntry, SubmittedAssignment, SubmittedNotebook
 from sqlalchemy.orm import selectinload
 from traitlets.config import Config
 
-from classroom.grading import course, results
+from classroom.grading import course, intake, results
 from classroom.grading.roster import harmless
 from classroom.grading.tally import Marks, Student, Tally, sheet
 from classroom.grading.transaction import Held, opened
@@ -58,12 +58,20 @@ def write(assignment: str, folder: Path, output: Path | None = None) -> tuple[Pa
 
 
 def collect(assignment: str, folder: Path) -> Tally:
-    """What the results and the gradebook of a course folder say of an assignment."""
+    """What the results and the gradebook of a course folder say of an assignment.
+
+    Who has no row in the gradebook and nothing under submitted/ was removed, and is left out.
+    """
     place = folder / "results" / course.known(assignment)
     if not place.is_dir():
         raise course.GradingFailed(f"{place}: no results. Grade first: python -m classroom grade {assignment}")
     found, damaged = results.read(place)
-    marks = from_gradebook(course.of_class(folder), assignment)
+    config = course.of_class(folder)
+    marks = from_gradebook(config, assignment)
+    if marks is not None:
+        submitted = Path(config.CourseDirectory.root) / config.CourseDirectory.submitted_directory
+        there = {*marks, *intake.students(submitted, assignment)}
+        found = {name: found[name] for name in found if name in there}
     students = [Student(name, found[name], (marks or {}).get(name, Marks())) for name in sorted(found)]
     source = course.ROOT / "solutions" / assignment
     notebooks = {path.stem: path.read_text(encoding="utf-8") for path in sorted(source.glob("*.ipynb"))}

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
 import re
 import unicodedata
 from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from classroom.grading.course import GradingFailed
 
 FORMULA = re.compile(r"\s*[=+\-@|%＝＋－＠]|[\t\r]")  # what a spreadsheet may take for the beginning of a formula
+LONGEST = 2**27  # characters of a cell: Moodle's worksheet holds all that a student wrote online
 
 
 @dataclass
@@ -48,13 +51,24 @@ def read(path: Path) -> Table:
     first = text.partition("\n")[0]
     delimiter = max(",;\t", key=first.count)
     try:
-        rows = [row for row in csv.reader(io.StringIO(text, newline=""), delimiter=delimiter) if row]
+        with _long_cells():
+            rows = [row for row in csv.reader(io.StringIO(text, newline=""), delimiter=delimiter) if row]
     except csv.Error as error:
-        raise GradingFailed(f"{path} is no CSV file: {error}.") from error
+        raise GradingFailed(f"{path} is no CSV file: {error}. Take it as the platform gave it.") from error
     if len(rows) < 2 or len(rows[0]) < 2:
         raise GradingFailed(f"{path} is no CSV file with a row of headings and a row for each student.")
     wide = len(rows[0])
     return Table(rows[0], [(row + [""] * wide)[:wide] for row in rows[1:]], delimiter)
+
+
+@contextlib.contextmanager
+def _long_cells() -> Iterator[None]:
+    """In here, a cell may have `LONGEST` characters; Python's own limit holds for the whole process."""
+    before = csv.field_size_limit(LONGEST)
+    try:
+        yield
+    finally:
+        csv.field_size_limit(before)
 
 
 def harmless(text: str) -> str:
