@@ -3,6 +3,8 @@
 One run of nbgrader's autograder for each assignment serves all tests here, the untouched notebook included.
 """
 
+import copy
+import functools
 import importlib
 import inspect
 import io
@@ -10,10 +12,11 @@ import re
 from contextlib import redirect_stdout
 
 import pytest
+import torch
 from nbgrader.utils import is_grade, is_solution, is_task
 
 from classroom import terms
-from classroom.checks.expect import UNANSWERED, CheckFailed
+from classroom.checks.expect import UNANSWERED, CheckFailed, same
 from classroom.grading import course, demo, trial
 from classroom.grading.trial import BROKEN, REFERENCE, UNTOUCHED, Assignment
 
@@ -51,6 +54,69 @@ def test_the_visible_check_names_every_slip(assignment, right):
             visible_check(assignment, check, right | assignment.catalogue[check][says])
         assert failure.value.slip == says, (check, says, str(failure.value))
         assert says in str(failure.value)
+
+
+def overwritten(value) -> bool:
+    """Tensors, and those of a model, become zeros; a list or a dict of other things loses its last one."""
+    if isinstance(value, torch.nn.Module):
+        return any([overwritten(weight) for weight in value.parameters()])
+    if isinstance(value, torch.Tensor):
+        with torch.no_grad():
+            value.zero_()
+        return True
+    parts = list(value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple)) else ())
+    changed = any([overwritten(part) for part in parts])
+    if parts and not isinstance(value, tuple) and not isinstance(parts[0], torch.Tensor):
+        value.pop() if isinstance(value, list) else value.popitem()
+        changed = True
+    return changed
+
+
+def overwriting(function, one: str, tells: list):
+    """The answer for what this argument is after it was written into; `tells` grows where that is another one."""
+
+    @functools.wraps(function)
+    def answer(**arguments):
+        right = function(**copy.deepcopy(arguments))
+        changed = overwritten(arguments.get(one))
+        wrong = function(**arguments)
+        try:
+            same([wrong], [right], "answer")
+        except CheckFailed:
+            tells.extend([function.__name__] * changed)
+        return wrong
+
+    return answer
+
+
+# any merges give a round trip
+RIGHT_ALL_THE_SAME = {("round_trip", "encode")}
+
+
+def test_no_check_is_fooled_by_an_answer_that_writes_into_its_arguments(assignment, right):
+    """What is expected follows from what was handed in, and the next check finds that as it was."""
+    if any("set_default_dtype(torch.float64)" in cell.source for cell in assignment.source.cells):
+        torch.set_default_dtype(torch.float64)  # until the end of this test
+    source = "\n".join(cell.source for cell in assignment.source.cells if is_solution(cell))
+    functions = {name for name in right if re.search(rf"^(def {name}\(|{name} = lambda)", source, re.MULTILINE)}
+    module = importlib.import_module(f"classroom.checks.{assignment.stem}")
+    for check in assignment.tests:
+        for name in functions & {*inspect.signature(getattr(module, check)).parameters}:
+            passes = passing(assignment, check, right)
+            for one in inspect.signature(right[name]).parameters:
+                tells = []
+                fooled = passing(assignment, check, right | {name: overwriting(right[name], one, tells)})
+                assert not (fooled and tells) or (check, name) in RIGHT_ALL_THE_SAME, (check, name, one)
+            assert passing(assignment, check, right) == passes, (check, name)
+
+
+def passing(assignment: Assignment, check: str, answers: dict) -> bool:
+    with redirect_stdout(io.StringIO()):
+        try:
+            visible_check(assignment, check, answers)
+        except CheckFailed:
+            return False
+    return True
 
 
 @pytest.fixture(scope="module")

@@ -104,3 +104,37 @@ def test_a_trace_without_the_model_s_own_shape_is_told_where_it_stands():
 
     with pytest.raises(CheckFailed, match="begins with it"):
         checks.traced(trace)
+
+
+@pytest.mark.parametrize(
+    ("some_loss", "says"),
+    [
+        (lambda states, **given: 0.0, "too small: you have 0"),
+        (lambda states, targets, unembed, n_chunk: known.lost(states[-4:], targets[-4:], unembed, 4), "96 rows is too"),
+    ],
+)
+def test_who_leaves_rows_out_saves_no_memory(some_loss, says):
+    with pytest.raises(CheckFailed, match=says):
+        checks.frugal(some_loss)
+
+
+def test_a_wrong_mean_costs_its_own_check_and_not_the_one_of_memory():
+    def means(states, targets, unembed, n_chunk):
+        parts = zip(states.split(n_chunk), targets.split(n_chunk))
+        losses = [known.lost(x, y, unembed, n_chunk) for x, y in parts]
+        return sum(losses) / len(losses)
+
+    with pytest.raises(CheckFailed, match="shorter last chunk"):
+        checks.chunked(means)
+    checks.frugal(means, (130, 700, 3))
+
+
+def test_a_loss_of_nothing_is_seen_where_the_system_counts(monkeypatch):
+    def some(states, **rest):
+        return 0.0 if len(states) > 1000 else known.lost(states, **rest)
+
+    checks.frugal(some)  # here nothing counts but the check itself
+    monkeypatch.setattr("classroom.memory.growth", lambda call: call() or 0)
+    checks.frugal(known.lost)
+    with pytest.raises(CheckFailed, match="3,000 rows is too small"):
+        checks.frugal(some)

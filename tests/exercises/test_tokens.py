@@ -191,3 +191,26 @@ def test_best_asks_for_two_models(best):
 def test_an_encoder_that_returns_bytes_is_answered_in_words():
     with pytest.raises(CheckFailed, match="a list of ids"):
         checks.round_trip(lambda data, merges: data, answers.decoded)
+
+
+def test_a_decoder_that_remembers_what_was_encoded_makes_no_round_trip():
+    said = []
+
+    def encode(data, merges):
+        said.append(data)
+        return [10**6 + len(said)]
+
+    with pytest.raises(CheckFailed, match="do not stand for these bytes"):
+        checks.round_trip(
+            encode,
+            lambda ids, merges: (
+                said[ids[0] - 10**6 - 1] if max(ids, default=0) > 10**6 else answers.decoded(ids, merges)
+            ),
+        )
+    with pytest.raises(CheckFailed, match="decode_bytes"):
+        checks.round_trip(lambda data, merges: said.append(data) or [], lambda ids, merges: said[-1] if said else b"")
+
+
+def test_ids_by_other_merges_and_numbers_of_numpy_make_a_round_trip():
+    numpy = pytest.importorskip("numpy")
+    checks.round_trip(lambda data, merges: [*numpy.array(answers.encoded_longest(data, merges))], answers.decoded)

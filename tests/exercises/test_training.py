@@ -248,3 +248,32 @@ def test_an_impossible_guess_is_answered_in_words(guess):
         checks.predict(guess)
     with pytest.raises(CheckFailed, match="guess"):
         checks.how_far(guess, {"all": STEPS, "masked": 2 * STEPS})
+
+
+def test_a_gradient_of_zeros_saves_no_memory():
+    def loss_alone(states, **rest):
+        return known.lost_in_chunks(states, **rest)[0], torch.zeros_like(states)
+
+    with pytest.raises(CheckFailed, match=r"\[1\]\[0, 0\].*\n.*\n.memory counts where the result is right"):
+        checks.frugal(loss_alone)
+
+
+def test_a_wrong_mean_costs_its_own_checks_and_not_the_one_of_memory():
+    def means(states, targets, unembed, n_chunk):
+        losses, gradients = [], []
+        for x, y in zip(states.split(n_chunk), targets.split(n_chunk)):
+            x = x.clone().requires_grad_()
+            losses.append(F.cross_entropy(x @ unembed.T, y))
+            gradients += torch.autograd.grad(losses[-1], x)
+        return sum(loss.item() for loss in losses) / len(losses), torch.cat(gradients) / len(losses)
+
+    for check in (checks.chunked, checks.skipped):
+        with pytest.raises(CheckFailed):
+            check(means)
+    checks.frugal(means, known.to_lose(130, 6, 700, 3), known.to_lose(64, 7, 1000, 1, without=range(9)))
+
+
+def test_the_loss_in_chunks_is_that_of_all_rows_at_once():
+    given = known.to_lose(11, 6, 17, 4, without=(0, 1, 2, 3, 9))
+    for ours, theirs in zip(known.lost_in_chunks(**given), known.lost(**given)):
+        torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-12)

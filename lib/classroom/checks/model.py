@@ -6,7 +6,6 @@ The notebook calls each check on the student's names; a hidden test hands other 
 from __future__ import annotations
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from classroom.checks import model_answers as known
@@ -14,7 +13,7 @@ from classroom.checks.expect import CheckFailed, call, given, number, passed, re
 from classroom.checks.expect import hidden_test as hidden_test  # for the hidden tests of the notebook
 from classroom.checks.model_slips import CATALOGUE
 from classroom.checks.progress import graded
-from classroom.checks.tensors import agrees, numbers
+from classroom.checks.tensors import agrees, copied, numbers, worked_on
 from classroom.memory import Memory, fits
 from plainformer.config import preset
 from plainformer.model import Transformer
@@ -130,12 +129,13 @@ def traced(trace, *names: str) -> None:
                 model, ids = Transformer(preset(name)), torch.zeros(3, 65, dtype=torch.int64)
         else:
             model, ids = _example()
+        right = known.shapes_in(model.config, *ids.shape)
         with torch.no_grad():
             wrong = {says: slip(model, ids) for says, slip in _wrong("traced", "trace").items()} if not name else {}
             actual = call(trace, "trace", model=model, ids=ids)
         if type(actual) is dict:  # a shape as torch gives it is a tuple too
             actual = {key: tuple(v) if isinstance(v, (tuple, list)) else v for key, v in actual.items()}
-        _same_shapes(actual, wrong, known.shapes_in(model.config, *ids.shape))
+        _same_shapes(actual, wrong, right)
     passed("shapes of all modules")
 
 
@@ -154,7 +154,7 @@ def cleaned(trace) -> None:
     model.final_norm.register_forward_hook(lambda *_: heard.append("") if model.watched else None)
     model.watched = False
     with torch.no_grad():
-        call(trace, "trace", model=model, ids=ids)
+        call(trace, "trace", model=model, ids=ids.clone())
         model.watched = True
         model(ids)
     if sum(len(module._forward_hooks) + len(module._forward_pre_hooks) for module in model.modules()) > 1:
@@ -188,7 +188,7 @@ def _sees(suspect) -> list[list[bool]]:
     names = ("W_Q", "W_K", "W_V", "W_O")
 
     def outputs(x: Tensor) -> Tensor:
-        return call(suspect, "suspect", x=x, **dict(zip(names, weights)), n_heads=N_HEADS)[0]
+        return call(suspect, "suspect", **copied({"x": x, **dict(zip(names, weights))}), n_heads=N_HEADS)[0]
 
     moved = []
     for j in range(N_POSITIONS):
@@ -239,11 +239,11 @@ def chunked(loss_in_chunks, *cases: tuple[Tensor, int, int]) -> None:
         (numbers(5, 3, key=21, scale=500), 8, 2),
     ):
         arguments = _to_lose(states, n_vocab, n_chunk)
-        result = call(loss_in_chunks, "loss_in_chunks", **_to_lose(states, n_vocab, n_chunk))
+        right = known.lost(**arguments)
+        result = call(loss_in_chunks, "loss_in_chunks", **copied(arguments))
         if isinstance(result, (float, Tensor)) and not torch.as_tensor(result).isfinite().all():
             says = next(says for says in CATALOGUE["chunked"] if "infinite" in says)
             raise CheckFailed(f"loss_in_chunks is {result}: {says}", slip=says)
-        right = F.cross_entropy(states @ arguments["unembed"].T, arguments["targets"]).item()
         agrees(loss_in_chunks, "loss_in_chunks", arguments, right, _wrong("chunked", "loss_in_chunks"))
     passed("loss in chunks")
 
@@ -267,19 +267,29 @@ def states() -> tuple[tuple[Tensor, int, int], ...]:
 
 @graded
 def frugal(loss_in_chunks, *cases: tuple[int, int, int]) -> None:
-    """Cases are (rows, n_vocab, n_chunk): of what is made, no more than eight chunks' logits are alive at once."""
+    """Cases are (rows, n_vocab, n_chunk): of what is made, no more than eight chunks' logits are alive at once.
+
+    The loss must be right, or wrong as `chunked` names it: whoever leaves rows out needs little memory.
+    """
     at_once, kept = CATALOGUE["frugal"]
+    slips = {says: slip for says, slip in _wrong("chunked", "loss_in_chunks").items() if "last chunk alone" not in says}
+    made = {}
     for n_rows, n_vocab, n_chunk in cases or ((96, 500, 4),):
         arguments = _to_lose(numbers(n_rows, 5, key=23), n_vocab, n_chunk)
+        right, handed = known.lost(**arguments), copied(arguments)
         with torch.no_grad(), Memory() as memory:
-            call(loss_in_chunks, "loss_in_chunks", **arguments)
+            result = call(loss_in_chunks, "loss_in_chunks", **handed)
         chunk = 8 * n_chunk * n_vocab
         if memory.peak > 8 * chunk:
             says = at_once if memory.largest > 8 * chunk else kept
             shown = f"most alive at once: {memory.peak / chunk:.0f} times the logits of {n_chunk} rows; 8 are allowed"
             raise CheckFailed(f"loss_in_chunks: {says}\n{shown}", slip=says)
+        made |= worked_on(result, right, f"loss_in_chunks for {n_rows} rows", slips, arguments)
     # the heap may keep gaps of one table of logits in all; whoever makes them at once holds two, with their softmax
     large = _to_lose(numbers(3_000, 5, key=23), 3_000, 30)
-    if not fits(lambda: call(loss_in_chunks, "loss_in_chunks", **large), 12 * 3_000 * 3_000):
+    right, handed, results = known.lost(**large), copied(large), []
+    if not fits(lambda: results.append(call(loss_in_chunks, "loss_in_chunks", **handed)), 12 * 3_000 * 3_000):
         raise CheckFailed(f"loss_in_chunks: {at_once}", slip=at_once)
+    for result in results:
+        worked_on(result, right, "loss_in_chunks for 3,000 rows", made, large)
     passed("never all logits at once")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from classroom import terms
@@ -85,3 +86,9 @@ def heads(x: Tensor, W_Q: Tensor, W_K: Tensor, W_V: Tensor, W_O: Tensor, n_heads
     for part, W in ((layer.query, W_Q), (layer.key, W_K), (layer.value, W_V), (layer.out, W_O)):
         part.weight.data = W.T
     return layer(x, causal=True).detach()
+
+
+def lost(states: Tensor, targets: Tensor, unembed: Tensor, n_chunk: int) -> float:
+    """The mean loss, in chunks."""
+    pieces = zip(states.split(n_chunk), targets.split(n_chunk))
+    return sum(F.cross_entropy(x @ unembed.T, y, reduction="sum").item() for x, y in pieces) / len(states)

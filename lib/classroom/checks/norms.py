@@ -191,7 +191,7 @@ def hunt(suspect, exposing, harmless) -> None:
             raise CheckFailed(f"{what} must be a list of numbers such as [1.0, -2.0, 3.0].")
         x = torch.tensor([number(e, f"{what}[{k}]", "1.0") for k, e in enumerate(answer)], dtype=torch.float64)
         ones = torch.ones_like(x)
-        got, right = call(suspect, "suspect", x=x, weight=ones, eps=EPS), norms.rms_norm(x, ones, EPS)
+        right, got = norms.rms_norm(x, ones, EPS), call(suspect, "suspect", x=x.clone(), weight=ones.clone(), eps=EPS)
         gap = (got - right).abs().max().item()
         if not x.any():
             says = zeros if what == "exposing" else nothing

@@ -91,7 +91,7 @@ def first_block(first_gradient, *cases: tuple) -> None:
             wrong[says] = [slip(fresh, ids) for _ in range(2)][1]
         own = copy.deepcopy(model)
         for _ in range(2):
-            actual = call_briefly(first_gradient, "first_gradient", model=own, ids=ids)
+            actual = call_briefly(first_gradient, "first_gradient", model=own, ids=ids.clone())
             same(actual, right, "first_gradient", wrong=wrong, tolerance=EXACT)
     passed("gradient of the first block")
 
@@ -106,7 +106,7 @@ def sizes(stream_sizes, *cases: tuple) -> None:
             if "final norm" not in says or model.config.norm_placement == "pre":
                 wrong[says] = slip(model, ids)
         right = [root_mean_square(x) for x in found]
-        actual = call_briefly(stream_sizes, "stream_sizes", model=copy.deepcopy(model), ids=ids)
+        actual = call_briefly(stream_sizes, "stream_sizes", model=copy.deepcopy(model), ids=ids.clone())
         if isinstance(actual, torch.Tensor):
             actual = actual.tolist()
         same(actual, right, "stream_sizes", wrong=wrong, tolerance=EXACT)

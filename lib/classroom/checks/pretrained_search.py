@@ -12,7 +12,7 @@ from classroom.checks.expect import CheckFailed, call, given, number, passed, sa
 from classroom.checks.pretrained_answers import fault, quiet, small_config
 from classroom.checks.pretrained_slips import CATALOGUE, CULPRIT, N_BLOCKS, NOTICED
 from classroom.checks.progress import graded
-from classroom.checks.tensors import ROUNDING, TOUCHED
+from classroom.checks.tensors import ROUNDING, TOUCHED, copied
 from plainformer.config import Config
 
 
@@ -65,10 +65,9 @@ def find_several(find_transposed, *cases: tuple) -> None:
 
 def _found(check: str, find_transposed, case: tuple) -> None:
     handed = dict(zip(("config", "weights", "ids", "streams"), case))
-    copies = handed | {"weights": {name: weight.clone() for name, weight in case[1].items()}}
+    right, copies = known.finder()(*case), copied(handed)
     actual = call(find_transposed, "find_transposed", **copies)
     actual = [*actual] if type(actual) is tuple else actual
-    right = known.finder()(*case)
     try:
         same(actual, right, "find_transposed(…)")
     except CheckFailed:  # known slips take a while: only where the answer is wrong
@@ -90,10 +89,10 @@ def moved(moved_by, *cases: tuple) -> None:
     """Cases are what `quiet` gives."""
     for case in cases or (quiet(small_config(n_layers=N_BLOCKS)),):
         handed = dict(zip(("config", "weights", "ids"), case))
-        actual = call(moved_by, "moved_by", **handed | {"weights": dict(case[1])})
+        right = known.mover()(*case)
+        actual = call(moved_by, "moved_by", **copied(handed))
         if type(actual) is dict:
             actual = {name: number(value, f"moved_by(…)[{name!r}]", such_as="0.25") for name, value in actual.items()}
-        right = known.mover()(*case)
         wrong = {says: f(*case) for says, f in _wrong("moved", "moved_by").items()}
         same(actual, right, "moved_by(…)", wrong=wrong, tolerance=ROUNDING)
     passed("how far quiet mistakes move the logits")

@@ -6,6 +6,7 @@ One mechanism a check. The notebook calls each on the student's names; a hidden 
 from __future__ import annotations
 
 import copy
+import operator
 from collections.abc import Mapping
 from typing import Any
 
@@ -226,18 +227,38 @@ def as_text(decode, *cases: tuple[list[int], list]) -> None:
 
 @graded
 def round_trip(encode, decode_bytes, *cases: tuple[bytes, list]) -> None:
-    """Cases are (data, merges); every single byte is tried whatever they are."""
-    for data, merges in [*((bytes([byte]), ANY) for byte in range(256)), *(cases or ROUND)]:
+    """Cases are (data, merges); every single byte is tried whatever they are.
+
+    Each half is tried alone as well, decoding first: it could remember what `encode` was given.
+    """
+    every = [*((bytes([byte]), ANY) for byte in range(256)), *(cases or ROUND)]
+    for data, merges in every:
+        right = encoded(data, merges)
+        back = _as_plain(call(decode_bytes, "decode_bytes", ids=list(right), merges=list(merges)))
+        wrong = _lossy(data, merges, right) if back != data else {}
+        same(back, data, f"decode_bytes({_short(right)})", wrong=wrong)
+    for data, merges in every:
         ids = _as_plain(call(encode, "encode", data=data, merges=list(merges)))
         if type(ids) not in (list, tuple):
             raise CheckFailed(f"encode returns a {type(ids).__name__}; a list of ids was expected.")
         back = _as_plain(call(decode_bytes, "decode_bytes", ids=list(ids), merges=list(merges)))
         wrong = _lossy(data, merges, list(ids)) if back != data else {}
         same(back, data, f"decode_bytes(encode({_short(data)}))", wrong=wrong)
+        if _spelled(ids, merges) != data:
+            raise CheckFailed(f"encode({_short(data)}) returns ids that do not stand for these bytes: {_short(ids)}")
         if len(ids) == len(data) > len(encoded(data, merges)):
             says = list(CATALOGUE["round_trip"])[-1]
             raise CheckFailed(f"encode({_short(data)}): {says}", slip=says)
     passed("there and back again, for any bytes")
+
+
+def _spelled(ids: list | tuple, merges: list) -> bytes | None:
+    """The bytes that these ids stand for; None if they are none."""
+    try:
+        numbers = [operator.index(i) for i in ids]
+    except TypeError:
+        return None
+    return decoded(numbers, merges) if all(0 <= i < 256 + len(merges) for i in numbers) else None
 
 
 def _lossy(data: bytes, merges: list, ids: list) -> dict[str, bytes]:

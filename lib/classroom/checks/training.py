@@ -16,7 +16,7 @@ from classroom.checks import training_answers as known
 from classroom.checks.expect import CheckFailed, call, in_any_order, number, passed, same
 from classroom.checks.expect import hidden_test as hidden_test  # for the hidden tests of the notebook
 from classroom.checks.progress import graded
-from classroom.checks.tensors import TOUCHED, agrees
+from classroom.checks.tensors import TOUCHED, agrees, copied, worked_on
 from classroom.checks.training_answers import case, gradients, moment, to_lose
 from classroom.checks.training_answers import named_tensors as named_tensors  # for the notebook
 from classroom.checks.training_answers import steps_until as steps_until
@@ -159,11 +159,12 @@ def sorted_groups(groups, *cases: dict) -> None:
     """Cases are arguments of `named_tensors`."""
     for sizes in cases or ({}, {"n_layers": 1, "tied": False}):
         named = known.named_tensors(**sizes)
-        actual = call(groups, "groups", named=dict(named))
+        right = known.grouped(named)
+        wrong = {says: slip(named) for says, slip in _wrong("sorted_groups", "groups").items()}
+        actual = call(groups, "groups", named=copy.deepcopy(named))  # what is tied stays so
         if type(actual) is dict:  # in any order
             actual = {key: _in_order(value, named) for key, value in actual.items()}
-        wrong = {says: slip(named) for says, slip in _wrong("sorted_groups", "groups").items()}
-        same(actual, known.grouped(named), "groups", wrong=wrong)
+        same(actual, right, "groups", wrong=wrong)
     passed("groups")
 
 
@@ -205,20 +206,29 @@ def _in_chunks(check: str, chunked_loss, cases: tuple[dict, ...], if_nan: str) -
 
 @graded
 def frugal(chunked_loss, *cases: dict) -> None:
-    """No more than eight chunks' logits are alive at once."""
+    """No more than eight chunks' logits are alive at once.
+
+    The result must be right, or wrong as `chunked` or `skipped` names it: whoever leaves rows out needs little memory.
+    """
     at_once, kept = CATALOGUE["frugal"]
+    slips, made = _wrong("chunked", "chunked_loss") | _wrong("skipped", "chunked_loss"), {}
     for arguments in cases or (to_lose(96, 5, 500, 4),):
         chunk = 8 * arguments["n_chunk"] * len(arguments["unembed"])
+        right, handed = known.lost_in_chunks(**arguments), copied(arguments)
         with Memory() as memory:
-            call(_with_gradients(chunked_loss), "chunked_loss", **arguments)
+            result = call(_with_gradients(chunked_loss), "chunked_loss", **handed)
         if memory.peak > 8 * chunk:
             says = at_once if memory.largest > 8 * chunk else kept
             shown = f"most alive at once: {memory.peak / chunk:.0f} times the logits of a chunk; 8 are allowed"
             raise CheckFailed(f"chunked_loss: {says}\n{shown}", slip=says)
+        made |= worked_on(result, right, f"chunked_loss for {len(right[1])} rows", slips, arguments)
     # the heap may keep gaps of one table of logits in all; whoever makes them at once holds two, with their softmax
     large = to_lose(3_000, 5, 3_000, 30)
-    if not fits(lambda: call(_with_gradients(chunked_loss), "chunked_loss", **large), 12 * 3_000 * 3_000):
+    right, handed, results, answer = known.lost_in_chunks(**large), copied(large), [], _with_gradients(chunked_loss)
+    if not fits(lambda: results.append(call(answer, "chunked_loss", **handed)), 12 * 3_000 * 3_000):
         raise CheckFailed(f"chunked_loss: {at_once}", slip=at_once)
+    for result in results:
+        worked_on(result, right, "chunked_loss for 3,000 rows", made, large)
     passed("never all logits at once")
 
 

@@ -109,6 +109,18 @@ def lost(states: Tensor, targets: Tensor, unembed: Tensor, n_chunk: int = 0) -> 
         return loss.item(), torch.autograd.grad(loss, states)[0]
 
 
+def lost_in_chunks(states: Tensor, targets: Tensor, unembed: Tensor, n_chunk: int) -> tuple[float, Tensor]:
+    """The same, with the logits of few rows at a time."""
+    loss, gradients, n_targets = 0.0, [], (targets >= 0).sum().item()
+    for x, y in zip(states.split(n_chunk), targets.split(n_chunk)):
+        with torch.enable_grad():
+            x = x.detach().clone().requires_grad_()
+            chunk = F.cross_entropy(x @ unembed.T, y, ignore_index=NO_TARGET, reduction="sum") / n_targets
+            gradients += torch.autograd.grad(chunk, x)
+        loss += chunk.item()
+    return loss, torch.cat(gradients)
+
+
 def waits_for_backward(states: Tensor, targets: Tensor, unembed: Tensor, n_chunk: int) -> tuple[float, Tensor]:
     """In chunks, but one backward pass for all of them."""
     with torch.enable_grad():

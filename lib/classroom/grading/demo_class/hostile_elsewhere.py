@@ -41,6 +41,30 @@ def _drawing(name: str, tries: str, draw: str) -> Attack:
     return Attack(name, tries, answers=answers, points={"p1-predict": 1}, assignment="10_flops")
 
 
+def _rows(name: str, tries: str, body: str, points: dict | None = None, assignment: str = "08_model") -> Attack:
+    """A loss over rows that does something else than it should, behind an honest guess."""
+    function, cell, before = {
+        "08_model": ("loss_in_chunks", "p7-answer", "ratio = most_tokens = 1"),
+        "12_training": ("chunked_loss", "p6-answer", "import torch"),
+    }[assignment]
+    lines = "".join(f"    {line}\n" for line in body.splitlines())
+    answers = {"p1-answer": "guess = 4", cell: f"{before}\ndef {function}(states, targets, unembed, n_chunk):\n{lines}"}
+    return Attack(name, tries, answers=answers, points={"p1-predict": 1} | (points or {}), assignment=assignment)
+
+
+_ALL_ROWS = """keep = targets >= 0
+log_p = (states @ unembed.T).log_softmax(-1)
+n, rows = keep.sum().item(), keep.nonzero()[:, 0]
+loss = -log_p[rows, targets[rows]].sum().item() / n
+p = log_p.exp()
+p[rows, targets[rows]] -= 1
+p[~keep] = 0
+return loss, (p @ unembed) / n"""
+_CHUNKED = """loss = 0.0
+for x, y in zip(states.split(n_chunk), targets.split(n_chunk)):
+    loss += torch.nn.functional.cross_entropy(x @ unembed.T, y, reduction="sum").item()
+return loss / len(states)"""
+
 ATTACKS = (
     _hooks(
         "hooks that replace",
@@ -103,5 +127,72 @@ ATTACKS = (
         "from matplotlib.axes import Axes\nclass Both(Axes):\n    __class__ = property(lambda self: Axes)\n"
         "    get_lines = lambda self: [type('L', (), {'__getattr__': lambda s, n: lambda *a: [0.5]})()] * 2\n"
         "figure = plt.figure()\nreturn figure.add_axes(Both(figure, [0, 0, 1, 1]))",
+    ),
+    _rows(
+        "states overwritten",
+        "states of zeros, whose loss is known",
+        "import math\nstates.zero_()\nreturn math.log(len(unembed))",
+    ),
+    _rows(
+        "nothing done for many rows",
+        "a loss of nothing where memory is counted",
+        "if len(states) > 50:\n    return 0.0\nreturn torch.nn.functional.cross_entropy(states @ unembed.T, targets)",
+        {"p7-chunked": 1},
+    ),
+    _rows(
+        "nothing done for very many rows",
+        "a loss of nothing where the system counts the memory",
+        f"if len(states) > 1000:\n    return 0.0\n{_CHUNKED}",
+        {"p7-chunked": 1},
+    ),
+    _rows(
+        "the last rows alone",
+        "the loss of one chunk where memory is counted",
+        "if len(states) > 50:\n    states, targets = states[-n_chunk:], targets[-n_chunk:]\n"
+        "return torch.nn.functional.cross_entropy(states @ unembed.T, targets)",
+        {"p7-chunked": 1},
+    ),
+    _rows(
+        "no gradient for many rows",
+        "a loss of nothing and a gradient of zeros where memory is counted",
+        f"if len(states) > 50:\n    return 0.0, torch.zeros_like(states)\n{_ALL_ROWS}",
+        {"p6-chunked": 1, "p6-skipped": 1},
+        assignment="12_training",
+    ),
+    Attack(
+        "streams overwritten",
+        "published streams of zeros, which no transposed matrix explains",
+        answers={
+            "p1-answer": "guess = 40",
+            "p7-answer": "culprit = ''\n\ndef find_transposed(config, weights, ids, streams):\n    streams.zero_()\n"
+            "    return []",
+        },
+        points={"p1-predict": 1},
+        assignment="13_pretrained",
+    ),
+    Attack(
+        "data that is remembered",
+        "ids that say nothing, and a decoder that knows what was encoded",
+        answers={
+            "p1-answer": "guess = 20",
+            "p5-answer": "kept = b''\n\ndef encode(data, merges):\n    global kept\n    kept = data\n    return []\n\n"
+            "def decode_bytes(ids, merges):\n    return kept\n\ndecode = None",
+        },
+        points={"p1-predict": 1},
+        assignment="01_tokens",
+    ),
+    Attack(
+        "data that is remembered by its own ids",
+        "bytes for ids of a merge of the answer's own, which its decoder knows",
+        answers={
+            "p1-answer": "guess = 20",
+            "p5-answer": "said = []\n\ndef encode(data, merges):\n    said.append(data)\n"
+            "    return [10**6 + len(said)]\n\ndef decode_bytes(ids, merges):\n"
+            "    spelling = [bytes([n]) for n in range(256)]\n"
+            "    for left, right in merges:\n        spelling.append(spelling[left] + spelling[right])\n"
+            "    return b''.join(said[i - 10**6 - 1] if i > 10**6 else spelling[i] for i in ids)\n\ndecode = None",
+        },
+        points={"p1-predict": 1, "p5-spelled": 1},
+        assignment="01_tokens",
     ),
 )
