@@ -6,6 +6,7 @@ One mechanism a check. The notebook calls each on the student's names; a hidden 
 from __future__ import annotations
 
 import copy
+import random
 from collections.abc import Sequence
 
 import torch
@@ -269,22 +270,26 @@ def repair(repaired, *cases: tuple[int, list[int]]) -> None:
     """Cases are a window and the lengths of conversations that one ring serves, one after the other."""
     for window, lengths in cases or ((3, [2]), (3, [3, 2, 7, 1]), (1, [2, 1])):
         texts = [[f"{c}.{k}" for k in range(length)] for c, length in enumerate(lengths, start=1)]
+        every = [row for text in texts for row in text]
+        rows = dict(zip(every, random.SystemRandom().sample(range(10**6), len(every))))  # which tell no conversation
+        back = {number: row for row, number in rows.items()}
         right = [last_rows(text[: n + 1], window) for text in texts for n in range(len(text))]
-        actual = _played(repaired, "repaired", window, lengths)
+        actual = _played(repaired, "repaired", window, lengths, rows)
+        actual = [[back.get(row, row) if type(row) is int else row for row in shown] for shown in actual]
         wrong = {says: _played(f, "", window, lengths) for says, f in _wrong("repair", "repaired").items()}
         same(actual, right, f"what a ring of {window} shows, row by row", wrong=wrong)
     passed("ring repaired")
 
 
-def _played(make, what: str, window: int, lengths: list[int]) -> list[list]:
-    """What one ring shows after every row; row k of conversation c is the text "c.k"."""
+def _played(make, what: str, window: int, lengths: list[int], rows: dict | None = None) -> list[list]:
+    """What one ring shows after every row; row k of conversation c is the text "c.k", or its stand-in in `rows`."""
     ring, shown = call(make, what, window=window), []
     try:
         for c, length in enumerate(lengths, start=1):
             if c > 1:
                 ring.start_over()
             for k in range(length):
-                ring.add(f"{c}.{k}")
+                ring.add(rows[f"{c}.{k}"] if rows else f"{c}.{k}")
                 shown.append(list(ring.visible()))
     except NotImplementedError:
         raise CheckFailed(f"{what}: {UNANSWERED}.") from None

@@ -242,7 +242,7 @@ def _tensor_difference(actual, expected, what, tolerance, slack):
             f"{what} has the shape {tuple(actual.shape)}.",
             f"expected shape {tuple(expected.shape)}, got shape {tuple(actual.shape)}",
         )
-    if expected.is_floating_point() != actual.is_floating_point():
+    if expected.is_floating_point() != actual.is_floating_point() or expected.is_complex() != actual.is_complex():
         return _Difference(
             f"{what} holds {actual.dtype}.", f"expected numbers of type {expected.dtype}, got {actual.dtype}"
         )

@@ -151,7 +151,7 @@ def curves(draw, *widths: int) -> None:
         lines = _lines(_axes(draw, d_model))
         for label, mean in ((LAST, False), (MEAN, True)):
             lengths, shares = lines[label]
-            if len(lengths) < N_POINTS:
+            if len({n for n in lengths if math.isfinite(n)}) < N_POINTS or not all(map(math.isfinite, lengths)):
                 raise CheckFailed(f"draw: {few}; {label!r} has {len(lengths)}.", slip=few)
             if min(lengths) > d_model / 4 * (1 + EXACT) or max(lengths) < 32 * d_model * (1 - EXACT):
                 found = f"{min(lengths):,.0f} to {max(lengths):,.0f}"
@@ -184,7 +184,8 @@ def axes(draw, *widths: int) -> None:
     for d_model in widths or (WIDTH,):
         ax = _axes(draw, d_model)
         named = ax.get_xlabel().strip() and ax.get_ylabel().strip()
-        legend = ax.get_legend() or ax.figure.legends
+        box = ax.get_legend() or next(iter(ax.figure.legends), None)
+        legend = box is not None and len({text.get_text() for text in box.get_texts()} - {""}) > 1
         for fine, says in ((ax.get_xscale() == "log", plain), (named, unnamed), (legend, no_legend)):
             if not fine:
                 raise CheckFailed(f"draw: {says}", slip=says)

@@ -191,7 +191,7 @@ def hunt(suspect, right_at, wrong_at) -> None:
         if max(abs(gate), abs(up)) > 10:
             says = outside
         elif what == "right_at":
-            says = zero if not gate * up else is_wrong if error > 1e-9 else ""
+            says = zero if not gate * up else is_wrong if error > 1e-9 * min(1, abs(gate * up)) else ""
         else:
             says = is_right if error <= 1e-9 else small if error < 99 else ""
         if says:

@@ -139,6 +139,10 @@ def traced(trace, *names: str) -> None:
     passed("shapes of all modules")
 
 
+def _as_dict(value) -> dict:
+    return value if type(value) is dict else {}
+
+
 def _same_shapes(actual, wrong: dict, expected: dict) -> None:
     if type(actual) is dict and set(expected) - set(actual) == {""}:
         raise CheckFailed("trace has no key ''. That is the model itself: named_modules() begins with it.")
@@ -154,11 +158,14 @@ def cleaned(trace) -> None:
     model.final_norm.register_forward_hook(lambda *_: heard.append("") if model.watched else None)
     model.watched = False
     with torch.no_grad():
-        call(trace, "trace", model=model, ids=ids.clone())
+        actual = _as_dict(call(trace, "trace", model=model, ids=ids.clone()))
         model.watched = True
         model(ids)
     if sum(len(module._forward_hooks) + len(module._forward_pre_hooks) for module in model.modules()) > 1:
         raise CheckFailed(f"trace: {left}", slip=left)
+    seen = {tuple(shape) for shape in actual.values() if type(shape) in (tuple, list, torch.Size)}
+    if not seen & set(known.shapes_in(model.config, *ids.shape).values()):  # under whatever name
+        raise CheckFailed("trace returns the shape of no module.\n(hooks count where they have noted something)")
     if not heard:
         raise CheckFailed(f"trace: {gone}", slip=gone)
     passed("no hook is left behind")

@@ -197,7 +197,7 @@ def hunt(suspect, exposing, harmless) -> None:
             says = zeros if what == "exposing" else nothing
         elif what == "exposing" and gap < 0.1:
             says = agrees
-        elif what == "harmless" and gap > 1e-4:
+        elif what == "harmless" and gap > 1e-4 * right.abs().max().item():
             says = wrong
         else:
             continue

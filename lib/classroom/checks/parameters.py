@@ -208,6 +208,8 @@ def real_models(count_parameters, *names: str) -> None:
         actual = call(count_parameters, "count_parameters", **arguments)
         if type(actual) is not dict:
             raise CheckFailed(f"count_parameters returns a {type(actual).__name__}; a dict of parts was expected.")
+        if actual.keys() != count(preset(name)).keys():
+            raise CheckFailed(f"the dict must have the parts {', '.join(count(preset(name)))}.")
         for part, value in actual.items():
             if type(value) is not int:
                 kind = type(value).__name__

@@ -24,6 +24,7 @@ def graded(check: Callable) -> Callable:
         print(f"  {progress()}")
         return result
 
+    counted.is_graded = True
     return counted
 
 

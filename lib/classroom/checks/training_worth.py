@@ -79,7 +79,19 @@ def choice(choose, *sizes: int) -> None:
             (all(torch.equal(draw.sort().values, draws[0].sort().values) for draw in draws), always),
             (bool((counts == 0).any()), never),  # by chance in one of 10^12 runs
         )
+        if _apart(draws, n) > 0.1:
+            raise CheckFailed(f"choose({n}): the positions of a draw follow a pattern; each must be drawn by itself.")
     passed("15 % of the positions")
+
+
+def _apart(draws: list[Tensor], n: int) -> float:
+    """Share of the pairs of positions that no draw has, above the share that chance leaves out."""
+    chosen = torch.zeros(len(draws), n)
+    for row, draw in zip(chosen, draws):
+        row[draw] = 1
+    n_drawn, n_pairs = len(draws[0]), n * (n - 1)
+    by_chance = (1 - n_drawn * (n_drawn - 1) / n_pairs) ** len(draws) if n_pairs else 1.0
+    return (chosen.T @ chosen == 0).sum().item() / max(1, n_pairs) - by_chance
 
 
 def _drawn(choose: Callable, n: int) -> Tensor:

@@ -7,7 +7,9 @@ function as something that calls it there. At the end every check is tried on an
 from __future__ import annotations
 
 import builtins
+import functools
 import importlib
+import inspect
 import os
 import resource
 import socket
@@ -144,7 +146,7 @@ class Judge:
         value = getattr(importlib.import_module(module), name)
         if isinstance(value, ModuleType):
             raise AttributeError(name)
-        return value
+        return with_its_own_cases(value) if getattr(value, "is_graded", False) else value
 
     def attribute(self, number: int, name: str) -> Any:
         """For the student's process: a public attribute of an object of the checks, as its own class defines it."""
@@ -169,6 +171,21 @@ class Judge:
 
     def tell(self, *message: Any) -> None:
         send(self.control, list(message))
+
+
+@functools.cache
+def with_its_own_cases(check: Callable) -> Callable:
+    """A check as a student may call it: tried on cases of the caller's, it would tell what is expected of them."""
+    parameters = inspect.signature(check).parameters.values()
+    names = [p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD]
+
+    @functools.wraps(check)
+    def shown(*answers: Any, **named: Any) -> None:
+        if len(answers) > len(names) or not named.keys() <= set(names):
+            raise TypeError("a check takes your answers and nothing else")
+        check(*answers, **named)
+
+    return shown
 
 
 def refused(error: Exception) -> list[dict]:

@@ -23,7 +23,7 @@ from classroom.grading import drawing
 
 DEEPEST = 64  # containers inside containers; each level costs a few Python frames on the reading side
 _TUPLE, _INT, _TENSOR, _ARRAY, _SET, _FROZENSET, _COMPLEX, _DTYPE = range(1, 9)
-_SIZE, _RANGE, _SCALAR, _HANDLE, _OWN, _PICKLE, _AGAIN, _DRAWING, _COLLECTION = range(9, 18)
+_SIZE, _RANGE, _SCALAR, _HANDLE, _OWN, _PICKLE, _AGAIN, _DRAWING, _COLLECTION, _ELLIPSIS = range(9, 19)
 _COLLECTIONS = {kind.__name__: kind for kind in (Counter, OrderedDict, defaultdict, deque)}
 _DTYPES = {str(dtype).removeprefix("torch."): dtype for dtype in vars(torch).values() if isinstance(dtype, torch.dtype)}
 _SIZES = {name: dtype.itemsize for name, dtype in _DTYPES.items() if not name.startswith(("q", "bits"))}
@@ -60,6 +60,8 @@ def encode(value: Any, keep: Callable[[Any], Handle | int], *, models: dict | No
         kind = type(inner)
         if kind is tuple:
             return msgpack.ExtType(_TUPLE, pack(list(inner)))
+        if inner is ...:  # not answered yet
+            return msgpack.ExtType(_ELLIPSIS, b"")
         if kind is int:
             return msgpack.ExtType(_INT, inner.to_bytes(inner.bit_length() // 8 + 1, "little", signed=True))
         if kind in (set, frozenset):
@@ -124,6 +126,8 @@ def decode(
     def ext(code: int, inner: bytes) -> Any:
         if code == _TUPLE:
             return tuple(_list(unpack(inner)))
+        if code == _ELLIPSIS:
+            return ...
         if code == _INT:
             return int.from_bytes(inner, "little", signed=True)
         if code in (_SET, _FROZENSET):

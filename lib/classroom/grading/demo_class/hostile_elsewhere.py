@@ -60,6 +60,23 @@ p = log_p.exp()
 p[rows, targets[rows]] -= 1
 p[~keep] = 0
 return loss, (p @ unembed) / n"""
+_ORACLE = """import re
+
+NAMES = ("n_positions", "d_model", "n_heads", "n_kv_heads", "n_bytes")
+
+def told(ask, case):
+    try:
+        ask(lambda **_: -7, case)
+    except Exception as error:
+        return int(re.findall(r"expected ([\\d,]+)", str(error))[-1].strip(",").replace(",", ""))
+
+def costs(**given):
+    case = tuple(given[name] for name in NAMES)
+    return {part: told(getattr(check, part), case) for part in ("weights", "scores", "kept")}
+
+def longest(n_heads, n_bytes, budget):
+    return told(check.longest, (n_heads, n_bytes, budget))
+"""
 _CHUNKED = """loss = 0.0
 for x, y in zip(states.split(n_chunk), targets.split(n_chunk)):
     loss += torch.nn.functional.cross_entropy(x @ unembed.T, y, reduction="sum").item()
@@ -194,5 +211,31 @@ ATTACKS = (
         },
         points={"p1-predict": 1, "p5-spelled": 1},
         assignment="01_tokens",
+    ),
+    _hooks("no shapes", "nothing noted, so no hook to leave behind", "return 0"),
+    _drawing(
+        "curves of nothing",
+        "points that are no numbers, which no comparison finds wrong",
+        "import matplotlib.pyplot as plt\nnan, (_, ax) = float('nan'), plt.subplots()\n"
+        "for label in ('last token', 'causal mean'):\n    ax.plot([nan] * 60, [nan] * 60, label=label)\n"
+        "ax.set_xscale('log')\nax.set(xlabel='n', ylabel='share')\nax.legend([], [])\nreturn ax",
+    ),
+    Attack(
+        "checks asked for what they expect",
+        "the check called with the hidden test's own case and a wrong answer, which its message corrects",
+        answers={"p1-answer": "guess = 0.5", "p6-answer": _ORACLE},
+        points={"p1-predict": 1},
+        assignment="03_heads",
+    ),
+    Attack(
+        "a block of positions",
+        "positions beside each other, from a place that moves on",
+        answers={
+            "p1-answer": "guess = 4",
+            "p8-answer": "calls, steps, reason = 0, ..., ...\n\ndef choose(n):\n    global calls\n    calls += 1\n"
+            "    k = round(0.15 * n)\n    return [(calls * k + i) % n for i in range(k)]",
+        },
+        points={"p1-predict": 1},
+        assignment="12_training",
     ),
 )
