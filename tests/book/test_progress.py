@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
+from playwright.sync_api import expect
 
 from classroom.chromium import RULES, visit
 from classroom.elements.progress import quiz_name, quizzes
@@ -49,8 +50,12 @@ def line(page) -> str:
     return page.locator("pf-progress").get_by_role("status").inner_text()
 
 
+def marked(page, stem: str):
+    return page.locator(f".pf-chapters td:has(a[href*='{stem}']) .pf-mark").first
+
+
 def mark(page, stem: str) -> str:
-    return page.locator(f".pf-chapters td:has(a[href*='{stem}']) .pf-mark").first.text_content()
+    return marked(page, stem).text_content()
 
 
 def answer(page, number: int, right: bool) -> str:
@@ -122,12 +127,12 @@ def test_the_way_back_and_another_tab_show_the_present(reader):
     page.locator(".pf-chapters a[href*='01_tokens']").click()
     box(page).check()
     page.go_back()
-    assert mark(page, "01_tokens") == "read"
+    expect(marked(page, "01_tokens")).to_have_text("read")
     other = page.context.new_page()
     other.goto(page.url.replace("index.html", "chapters/03_heads.html"))
     box(other).check()
     page.wait_for_function("() => document.querySelector('pf-progress').innerText.startsWith('2 of ')")
-    assert mark(page, "03_heads") == "read"
+    expect(marked(page, "03_heads")).to_have_text("read")
 
 
 def test_saved_erased_after_a_question_and_loaded(reader, tmp_path):

@@ -162,8 +162,6 @@ def tensors(read_tensor, *data: bytes) -> None:
             actual, expected = call(read_tensor, "read_tensor", data=one, name=name), right(one, name)
             wrong = _slips("tensors", "read_tensor", one, name)
             same(actual, expected, f"read_tensor(data, {name!r})", wrong=wrong)
-            if actual.dtype != expected.dtype:
-                raise CheckFailed(f"read_tensor(data, {name!r}) holds {actual.dtype}; the file says {expected.dtype}.")
     passed("the numbers of all tensors")
 
 
