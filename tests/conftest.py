@@ -22,10 +22,13 @@ from pathlib import Path
 
 import hypothesis
 import jaxtyping
+import nbval.kernel
 import numpy
 import pytest
 import torch
 from beartype.door import is_bearable
+
+from classroom import kernels
 
 hypothesis.settings.register_profile(
     "plainformer",
@@ -144,6 +147,14 @@ class CheckingFinder(importlib.abc.MetaPathFinder):
 
 
 # ---- tests on several workers ----
+
+
+def pytest_configure(config):
+    """The kernels of nbval are spoken to through files: two workers may choose one port."""
+    transport = kernels.by_files()
+    nbval.kernel.KernelManager = functools.partial(nbval.kernel.KernelManager, config=transport.__enter__())
+    config.add_cleanup(lambda: transport.__exit__(None, None, None))
+
 
 # Files in which each parameter has expensive fixtures of its own: its tests stay together, and the file is shared out.
 SHARED_OUT = (

@@ -22,6 +22,8 @@ import nbformat
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
 
+from . import kernels
+
 ROOT = Path(__file__).resolve().parents[2]
 PLACES = ("chapters/*.ipynb", "chapters/appendix/*.ipynb", "solutions/*/*.ipynb")
 SECONDS_PER_CELL = 900
@@ -139,15 +141,16 @@ def execute(path: Path) -> str:
     for cell in notebook.cells:
         if cell.cell_type == "code":
             cell.outputs, cell.execution_count = [], None
-    client = NotebookClient(
-        notebook,
-        kernel_name="python3",
-        timeout=SECONDS_PER_CELL,
-        extra_arguments=["--log-level=40"],  # errors alone: the kernel's own warnings are about its sockets
-        resources={"metadata": {"path": str(path.parent)}},
-    )
     try:
-        client.execute()
+        with kernels.by_files() as transport:
+            NotebookClient(
+                notebook,
+                kernel_name="python3",
+                timeout=SECONDS_PER_CELL,
+                extra_arguments=["--log-level=40"],  # errors alone: the kernel's own warnings are about its sockets
+                resources={"metadata": {"path": str(path.parent)}},
+                config=transport,
+            ).execute()
     except (CellExecutionError, CellTimeoutError, DeadKernelError) as error:
         where = max((k for k, cell in enumerate(notebook.cells) if cell.get("execution_count")), default=0)
         failed = (k for k, cell in enumerate(notebook.cells) if _types(cell) & {"error"})

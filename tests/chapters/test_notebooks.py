@@ -1,5 +1,7 @@
 """`make chapters`: one clean run, one canonical form, and no half-written file."""
 
+import os
+
 import nbformat
 import pytest
 
@@ -68,6 +70,13 @@ def test_a_run_stores_outputs_once(stored, capsys):
     assert (path.read_bytes(), path.stat().st_mtime_ns) == before
     assert "unchanged" in capsys.readouterr().out
     assert [p.name for p in path.parent.iterdir()] == [path.name]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="kernels take ports there")
+def test_a_kernel_takes_no_port_that_another_program_may_have_taken_first(stored):
+    path = stored("from ipykernel.connect import get_connection_info", "get_connection_info(unpack=True)['transport']")
+    assert notebooks.main([str(path)]) == 0
+    assert nbformat.read(path, as_version=4).cells[1].outputs[0].data["text/plain"] == "'ipc'"
 
 
 def test_a_write_that_breaks_off_leaves_the_old_file_and_nothing_else(tmp_path, monkeypatch):

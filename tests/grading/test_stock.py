@@ -139,3 +139,31 @@ def test_the_page_is_complete_without_a_network(page, in_browser):
     assert seen["errors"] == [] and seen["errors_of_tex"] == []
     assert seen["raw"] == []
     assert seen["set"] > 20
+
+
+# ---- nbgrader's converters, called from Python ----
+
+
+@pytest.mark.skipif(os.name != "posix", reason="kernels take ports there")
+def test_a_kernel_takes_no_port_that_another_program_may_have_taken_first(tmp_path, monkeypatch):
+    given = []
+    monkeypatch.setattr(course, "_run", lambda _, config, *__: given.append((config, os.listdir(place_of(config)))))
+    config = course.settings(tmp_path)
+    config.KernelManager.shutdown_wait_time = 3.0
+    assert course.autograde(config, NAME)
+    [(used, there)] = given
+    assert used.KernelManager.transport == "ipc" and used.KernelManager.shutdown_wait_time == 3.0
+    assert there == [] and not place_of(used).exists()
+    assert "transport" not in config.KernelManager
+
+
+def place_of(config) -> Path:
+    return Path(config.KernelManager.ip).parent
+
+
+def test_why_nbgrader_failed_is_told_however_much_it_said_since(tmp_path):
+    assert course.end_of_log(tmp_path) == "(no log)"
+    failure = ["ERROR Traceback (most recent call last):", '  File "client.py"', "RuntimeError: Kernel died"]
+    later = [f"INFO Converting notebook {k}" for k in range(100)]
+    (tmp_path / "nbgrader.log").write_text("\n".join(["INFO first", *failure, *later]) + "\n")
+    assert course.end_of_log(tmp_path).splitlines() == [*failure, *later[-20:]]

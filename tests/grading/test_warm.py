@@ -10,6 +10,7 @@ import pytest
 from nbclient import NotebookClient
 from nbclient.exceptions import DeadKernelError
 
+from classroom import kernels
 from classroom.grading import warm
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="kernels are forked on Linux alone")
@@ -26,7 +27,8 @@ def warm_process():
 def run(*sources: str, **options) -> list[str]:
     """What each cell prints, or the name of its error."""
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source) for source in sources])
-    NotebookClient(notebook, kernel_name="python3", allow_errors=True, **options).execute()
+    with kernels.by_files() as transport:
+        NotebookClient(notebook, kernel_name="python3", allow_errors=True, config=transport, **options).execute()
     return ["".join(out.get("text") or out.get("ename") for out in cell.outputs).strip() for cell in notebook.cells]
 
 

@@ -7,6 +7,7 @@ a gradebook and nbgrader's log. So a demonstration or a test never touches a tea
 from __future__ import annotations
 
 import contextlib
+import copy
 import functools
 import glob
 import logging
@@ -29,6 +30,8 @@ from nbgrader.utils import is_solution
 from sqlalchemy import Engine, event, make_url
 from sqlalchemy.exc import SAWarning
 from traitlets.config import Config, PyFileConfigLoader
+
+from .. import kernels
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -105,7 +108,10 @@ def generate(config: Config, assignment: str) -> Path:
 
 def autograde(config: Config, assignment: str) -> bool:
     """Grade everything under submitted/; False if nbgrader gave up on some submission (the others are graded)."""
-    return not _run(Autograde, config, assignment)
+    config = copy.deepcopy(config)
+    with kernels.by_files() as transport:
+        config.merge(transport)
+        return not _run(Autograde, config, assignment)
 
 
 def feedback(config: Config, assignment: str, students: str = "*") -> bool:
@@ -208,9 +214,13 @@ def throwaway() -> Iterator[None]:
 
 
 def end_of_log(folder: Path) -> str:
-    """What nbgrader said last in a course folder."""
+    """What nbgrader said last in a course folder, and before it what it called an error there."""
     log = folder / "nbgrader.log"
-    return "\n".join(log.read_text(encoding="utf-8").splitlines()[-20:]) if log.is_file() else "(no log)"
+    if not log.is_file():
+        return "(no log)"
+    messages = re.split(r"^(?=(?:DEBUG|INFO|WARNING|ERROR|CRITICAL) )", log.read_text(encoding="utf-8"), flags=re.M)
+    errors = [message for message in messages[:-20] if message.startswith(("ERROR", "CRITICAL"))]
+    return "".join([*errors[-10:], *messages[-20:]]).rstrip("\n")
 
 
 def _run(converter: type, config: Config, assignment: str, students: str = "*", **options) -> bool:
