@@ -67,7 +67,7 @@ def _release(name: str | None, force: bool) -> int:
 
 
 def _collect(assignment: str, archive: Path, platform: str, force: bool) -> int:
-    submitted = course.submitted()
+    submitted = course.submitted(course.teachers_settings())
     done = collect(course.known(assignment), archive, platform, submitted, force)
     for student, word in sorted(done.placed.items()):
         print(f"{word:10} {_shown(done.written[student])}")

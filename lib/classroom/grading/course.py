@@ -66,7 +66,7 @@ def known(assignment: str) -> str:
 
 def settings(folder: Path, gradebook: str | None = None) -> Config:
     """nbgrader_config.py, moved into `folder`; `gradebook` is a database URL (default: a file in `folder`)."""
-    config = PyFileConfigLoader("nbgrader_config.py", path=str(ROOT)).load_config()
+    config = teachers_settings()
     place = config.CourseDirectory
     place.root = str(folder)
     for step in ("submitted", "autograded", "feedback", "solution"):
@@ -86,15 +86,19 @@ def gradebook_file(config: Config) -> Path | None:
     return Path(url.database or "") if url.get_backend_name() == "sqlite" else None
 
 
+def teachers_settings() -> Config:
+    """nbgrader_config.py as it stands: those of the real class."""
+    return PyFileConfigLoader("nbgrader_config.py", path=str(ROOT)).load_config()
+
+
 def teachers_gradebook() -> str:
     """Database URL of the real gradebook."""
-    return PyFileConfigLoader("nbgrader_config.py", path=str(ROOT)).load_config().CourseDirectory.db_url
+    return teachers_settings().CourseDirectory.db_url
 
 
-def submitted() -> Path:
-    """Folder of the real class's submissions."""
-    place = PyFileConfigLoader("nbgrader_config.py", path=str(ROOT)).load_config().CourseDirectory
-    return Path(place.root) / place.submitted_directory
+def submitted(config: Config) -> Path:
+    """Folder of the submissions: in it one of each student, with one of each assignment."""
+    return Path(config.CourseDirectory.root) / config.CourseDirectory.submitted_directory
 
 
 def generate(config: Config, assignment: str) -> Path:
@@ -194,7 +198,7 @@ def answered(released: Path, answers: dict[str, str]) -> nbformat.NotebookNode:
 
 def submit(config: Config, assignment: str, student: str, released: Path, answers: dict[str, str]) -> None:
     """Hand in the released notebook with these answers."""
-    folder = Path(config.CourseDirectory.root) / config.CourseDirectory.submitted_directory / student / assignment
+    folder = submitted(config) / student / assignment
     folder.mkdir(parents=True, exist_ok=True)
     nbformat.write(answered(released, answers), folder / released.name)
 

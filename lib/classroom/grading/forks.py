@@ -145,12 +145,17 @@ class Forks:
 def become(request: dict, files: list[int], told: int) -> None:
     """Be a warm process, in a box if the request names one."""
     if request["first"] is not None:
-        if process := sandbox.enter(request["first"], request["user"]):
-            os.write(told, str(process).encode())
-            os._exit(0)
-        os.environ.update(at_home(sandbox.WORK))
+        step_in(request, told)
     os.close(told)
     serve(socket.socket(fileno=files[0]))
+
+
+def step_in(request: dict, told: int) -> None:
+    """Go on in the box that the request names: as a process of its own, whose number is told, at home in there."""
+    if process := sandbox.enter(request["first"], request["user"]):
+        os.write(told, str(process).encode())
+        os._exit(0)
+    os.environ.update(at_home(sandbox.WORK))
 
 
 def serve(connection: socket.socket) -> None:

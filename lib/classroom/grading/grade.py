@@ -173,7 +173,7 @@ def alone(folder: Path) -> Iterator[None]:
 
 def handed_in(config: Config, assignment: str, only: list[str] | None) -> list[str]:
     """The students who handed in, sorted; `GradingFailed` if there are none, or if `only` names somebody else."""
-    submitted = Path(config.CourseDirectory.root) / config.CourseDirectory.submitted_directory
+    submitted = course.submitted(config)
     there = intake.students(submitted, assignment)
     if not there:
         raise GradingFailed(
@@ -208,7 +208,7 @@ def _check_rights(config: Config, assignment: str) -> None:
 def _take(
     config: Config, assignment: str, authority: Mapping[str, str], student: str
 ) -> tuple[Intake, datetime | None]:
-    folder = Path(config.CourseDirectory.root) / config.CourseDirectory.submitted_directory / student / assignment
+    folder = course.submitted(config) / student / assignment
     taken, stamp = intake.take(folder, authority), folder / "timestamp.txt"
     if not os.path.lexists(stamp):
         return taken, None

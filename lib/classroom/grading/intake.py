@@ -52,7 +52,7 @@ def _is_there(folder: Path) -> bool:
     except (FileNotFoundError, NotADirectoryError):
         return False
     except OSError:
-        return True
+        pass
     return True
 
 

@@ -69,8 +69,7 @@ def collect(assignment: str, folder: Path) -> Tally:
     config = course.of_class(folder)
     marks = from_gradebook(config, assignment)
     if marks is not None:
-        submitted = Path(config.CourseDirectory.root) / config.CourseDirectory.submitted_directory
-        there = {*marks, *intake.students(submitted, assignment)}
+        there = {*marks, *intake.students(course.submitted(config), assignment)}
         found = {name: found[name] for name in found if name in there}
     students = [Student(name, found[name], (marks or {}).get(name, Marks())) for name in sorted(found)]
     source = course.ROOT / "solutions" / assignment

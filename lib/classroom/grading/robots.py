@@ -179,9 +179,8 @@ why_not = marking.why_not
 
 def hand_in(config: Config, assignment: str, class_: list[Robot]) -> None:
     """Put what the robots hand in where a class's submissions lie."""
-    place = config.CourseDirectory
     for robot in class_:
-        folder = Path(place.root, place.submitted_directory, robot.student, assignment)
+        folder = course.submitted(config) / robot.student / assignment
         folder.mkdir(parents=True)
         robot.build(folder)
 

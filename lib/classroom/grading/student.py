@@ -19,7 +19,7 @@ from typing import Any
 
 from classroom.grading import sandbox
 from classroom.grading.bridge import Gone, Peer
-from classroom.grading.forks import at_home
+from classroom.grading.forks import at_home, step_in
 from classroom.grading.shell import Shell
 from classroom.grading.steps import JUDGED, is_judged
 from classroom.grading.task import Limits
@@ -31,11 +31,10 @@ def become(request: dict, files: list[int], told: int) -> None:
     if request["first"] is None:  # without isolation
         sandbox.die_with(os.getppid())  # nothing else ends it when the grader is stopped
         os.chdir(request["folder"])
+        os.environ.update(at_home(request["folder"]))
         os.setsid()
-    elif process := sandbox.enter(request["first"], request["user"]):
-        os.write(told, str(process).encode())
-        os._exit(0)
-    os.environ.update(at_home(os.getcwd()))
+    else:
+        step_in(request, told)
     sandbox.bound(limits)
     os.close(told)
     connection = socket.socket(fileno=files[0])
