@@ -23,6 +23,7 @@ from pathlib import Path
 import hypothesis
 import jaxtyping
 import nbval.kernel
+import nbval.plugin
 import numpy
 import pytest
 import torch
@@ -40,6 +41,7 @@ hypothesis.settings.register_profile(
 )
 hypothesis.settings.load_profile("plainformer")
 torch.set_num_threads(1)
+PATIENCE = 120  # seconds for what takes a moment: the machine may be busy with something else
 
 
 class ShapeError(AssertionError):
@@ -154,6 +156,14 @@ def pytest_configure(config):
     transport = kernels.by_files()
     nbval.kernel.KernelManager = functools.partial(nbval.kernel.KernelManager, config=transport.__enter__())
     config.add_cleanup(lambda: transport.__exit__(None, None, None))
+    config.option.nbval_kernel_startup_timeout = PATIENCE
+
+
+def pytest_collection_modifyitems(items):
+    """nbval waits 5 seconds for an output that is already on its way: longer, if the machine does something else."""
+    for item in items:
+        if isinstance(item, nbval.plugin.IPyNbCell):
+            item.output_timeout = PATIENCE
 
 
 # Files in which each parameter has expensive fixtures of its own: its tests stay together, and the file is shared out.
@@ -234,3 +244,24 @@ def fill():
         return model.eval()
 
     return filled
+
+
+@pytest.fixture(scope="session")
+def patiently():
+    """A function: the browser, whose new pages wait longer than Playwright's own 30 seconds; so does `expect`."""
+    from playwright.sync_api import expect
+
+    expect.set_options(timeout=1000 * PATIENCE)
+
+    def patient(browser):
+        new_context = browser.new_context
+
+        def new_patient_context(**options):
+            context = new_context(**options)
+            context.set_default_timeout(1000 * PATIENCE)
+            return context
+
+        browser.new_context = new_patient_context
+        return browser
+
+    return patient

@@ -147,6 +147,8 @@ def execute(path: Path) -> str:
                 notebook,
                 kernel_name="python3",
                 timeout=SECONDS_PER_CELL,
+                startup_timeout=SECONDS_PER_CELL,
+                iopub_timeout=60,  # for an output that is on its way: lost without a word otherwise on a busy machine
                 extra_arguments=["--log-level=40"],  # errors alone: the kernel's own warnings are about its sockets
                 resources={"metadata": {"path": str(path.parent)}},
                 config=transport,

@@ -81,7 +81,7 @@ def build_damaged(tmp_path):
 
 
 @pytest.fixture(scope="session")
-def browser(tmp_path_factory):
+def browser(tmp_path_factory, patiently):
     """Headless Chromium. Without one the tests are skipped, except where CI=true: there they fail."""
     from playwright.sync_api import sync_playwright
 
@@ -98,5 +98,5 @@ def browser(tmp_path_factory):
                 pytest.fail(MISSING)
             pytest.skip(MISSING)
         chromium = launch(playwright, path)
-        yield chromium
+        yield patiently(chromium)
         chromium.close()

@@ -14,7 +14,9 @@ from pathlib import Path
 import nbformat
 import pytest
 from nbformat.v4 import new_code_cell, new_notebook
+from traitlets.config import Config
 
+from classroom import kernels
 from classroom.lab import hand_out
 
 
@@ -97,10 +99,11 @@ def graded_notebook(answer: str):
 
 
 @contextmanager
-def laboratory(exercises: Path, work: Path, runtime: Path):
+def laboratory(exercises: Path, work: Path, runtime: Path, transport: Config):
     """JupyterLab as `make lab` starts it, on a free port of this machine; yields its address."""
     command = [sys.executable, "-m", "classroom.lab", "--exercises", str(exercises), "--work", str(work)]
     command += ["--no-browser", "--ServerApp.ip=127.0.0.1", "--ServerApp.port=0"]
+    command += [f"--KernelManager.{name}={value}" for name, value in transport.KernelManager.items()]
     # nothing of the user's own Jupyter is read or written
     own = ["JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR", "IPYTHONDIR"]
     own += ["JUPYTERLAB_SETTINGS_DIR", "JUPYTERLAB_WORKSPACES_DIR"]
@@ -120,7 +123,11 @@ def laboratory(exercises: Path, work: Path, runtime: Path):
         yield f"{server_file['url']}lab/tree/%s?reset&token={server_file['token']}"
     finally:
         server.terminate()
-        server.wait()
+        try:
+            server.wait(20)
+        except subprocess.TimeoutExpired:  # it waits for ever for the thread of a request that was under way
+            server.kill()
+            server.wait()
 
 
 @pytest.mark.browser
@@ -131,11 +138,12 @@ def test_validate_button(browser, tmp_path):
     for name, answer in {"right": "total = 1 + 2", "wrong": "total = 1 - 2"}.items():
         (exercises / name).mkdir(parents=True)
         nbformat.write(graded_notebook(answer), exercises / name / f"{name}.ipynb")
-    with laboratory(exercises, work, runtime) as address:
+    with kernels.by_files() as transport, laboratory(exercises, work, runtime, transport) as address:
         for name, verdict in {"right": r"Success", "wrong": r"assert total == 3"}.items():
             page = browser.new_page()
+            page.set_default_timeout(120_000)
             page.goto(address % f"{name}/{name}.ipynb")
-            page.get_by_role("button", name=re.compile("Validate")).click(timeout=120_000)
+            page.get_by_role("button", name=re.compile("Validate")).click()
             dialog = page.locator(".jp-Dialog")
-            dialog.get_by_text(re.compile(verdict)).first.wait_for(timeout=120_000)
+            dialog.get_by_text(re.compile(verdict)).first.wait_for()
             page.close()

@@ -44,7 +44,7 @@ class Line:
 
     def close(self):
         self.judge.connection.close()
-        self.thread.join(10)
+        self.thread.join(60)
         assert not self.thread.is_alive()
 
 

@@ -8,7 +8,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -44,10 +43,12 @@ def folder(fake, tmp_path):
 def started(*arguments: str, folder: Path, **environment: str):
     """One of Dask's commands as a process, without a dashboard, until the block ends."""
     paths = os.pathsep.join(filter(None, [str(HERE), os.environ.get("PYTHONPATH")]))
+    own = {"PYTHONPATH": paths, "DASK_TEMPORARY_DIRECTORY": str(folder)}
+    own |= {f"DASK_DISTRIBUTED__COMM__TIMEOUTS__{what}": f"{PATIENCE}s" for what in ("CONNECT", "TCP")}
     with (folder / "dask.log").open("ab") as log:
         process = subprocess.Popen(
             [sys.executable, "-m", "dask", *arguments, "--host", "127.0.0.1", "--no-dashboard"],
-            env={**os.environ, "PYTHONPATH": paths, **environment},
+            env={**os.environ, **own, **environment},
             cwd=folder,
             stdout=log,
             stderr=log,
@@ -58,39 +59,37 @@ def started(*arguments: str, folder: Path, **environment: str):
     finally:
         process.terminate()  # a nanny takes its workers along
         try:
-            process.wait(20)
+            process.wait(60)
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
 
 
-@contextlib.contextmanager
-def scheduler(folder: Path, *options: str):
-    """Dask's scheduler on a free port; gives its address."""
-    told = folder / "scheduler.json"
-    few = {"DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": "1"}  # of workers, which take seconds to come again
-    with started("scheduler", "--port", "0", "--scheduler-file", str(told), *options, folder=folder, **few):
-        wait_until(lambda: told.exists() and told.read_text().strip().endswith("}"))
-        yield json.loads(told.read_text())["address"]
+@pytest.fixture(scope="module")
+def scheduler(wait_until):
+    """A function: Dask's scheduler on a free port, until the block ends; gives its address."""
+
+    @contextlib.contextmanager
+    def start(folder: Path, *options: str):
+        told = folder / "scheduler.json"
+        few = {"DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": "1"}  # of workers, which take seconds to come again
+        with started("scheduler", "--port", "0", "--scheduler-file", str(told), *options, folder=folder, **few):
+            wait_until(lambda: told.exists() and told.read_text().strip().endswith("}"))
+            yield json.loads(told.read_text())["address"]
+
+    return start
 
 
 def workers(address: str, n_workers: int, folder: Path, n_threads: int = 1, **environment: str):
     options = ["--nworkers", str(n_workers), "--nthreads", str(n_threads), "--memory-limit", "0"]
-    return started("worker", address, *options, "--death-timeout", "60", folder=folder, **environment)
+    return started("worker", address, *options, "--death-timeout", str(PATIENCE), folder=folder, **environment)
 
 
 @pytest.fixture(scope="module")
-def two_workers(fake, tmp_path_factory):
+def two_workers(fake, scheduler, tmp_path_factory):
     folder = tmp_path_factory.mktemp("dask")
     with scheduler(folder) as address, workers(address, 2, folder):
-        yield Scheduler(address, patience=PATIENCE)
-
-
-def wait_until(condition) -> None:
-    until = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < until, "it does not happen"
-        time.sleep(0.02)
+        yield Scheduler(address, answer=PATIENCE, patience=PATIENCE)
 
 
 def marks(folder: Path) -> dict[str, dict]:
@@ -130,7 +129,7 @@ def test_a_submission_that_ends_every_worker_is_listed(fake, folder, two_workers
     assert set(summary.graded) == {"b", "c"}
 
 
-def test_a_run_that_is_killed_goes_on(fake, folder, two_workers):
+def test_a_run_that_is_killed_goes_on(fake, folder, two_workers, wait_until):
     submissions = {f"{n:02}": f"sleep 0.1 # {n}" for n in range(12)}
     fake.hand_in(folder, submissions)
     command = [sys.executable, str(HERE / "fake_marking.py"), str(folder), two_workers.address]
@@ -182,11 +181,11 @@ def test_workers_that_are_not_like_this_machine_are_refused(fake, folder, two_wo
     assert not fake.logged("begin")
 
 
-def test_a_worker_that_was_mended_is_refused_until_it_is_started_again(fake, folder):
+def test_a_worker_that_was_mended_is_refused_until_it_is_started_again(fake, folder, scheduler):
     """So the refusal says it, in each of its two places."""
     fake.hand_in(folder, {"a": ""})
     with scheduler(folder) as address:
-        there = Scheduler(address, patience=PATIENCE)
+        there = Scheduler(address, answer=PATIENCE, patience=PATIENCE)
         client = importlib.import_module("distributed").Client(address, set_as_default=False)
         with contextlib.closing(client), workers(address, 1, folder, GRADING_ISOLATION_FAILS="no bubblewrap"):
             client.wait_for_workers(1, timeout=PATIENCE)
@@ -203,16 +202,16 @@ def test_a_worker_that_was_mended_is_refused_until_it_is_started_again(fake, fol
             assert fake.grade_with_it(folder, scheduler=there).graded == ["a"]
 
 
-def test_a_scheduler_must_be_there_and_have_workers(fake, folder):
+def test_a_scheduler_must_be_there_and_have_workers(fake, folder, scheduler):
     fake.hand_in(folder, {"a": ""})
     with scheduler(folder) as address, pytest.raises(GradingFailed, match="no workers"):
-        fake.grade_with_it(folder, scheduler=Scheduler(address, patience=0.1))
+        fake.grade_with_it(folder, scheduler=Scheduler(address, answer=PATIENCE, patience=0.1))
     with pytest.raises(GradingFailed, match="no Dask scheduler at"):
         fake.grade_with_it(folder, scheduler=Scheduler(address, answer=0.5))
 
 
 @pytest.mark.skipif(not shutil.which("openssl"), reason="makes its certificate with openssl")
-def test_tls(fake, folder):
+def test_tls(fake, folder, scheduler):
     fake.hand_in(folder, {"a": "", "b": ""})
     cert, key = folder / "cert.pem", folder / "key.pem"
     making = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost"]
@@ -225,5 +224,6 @@ def test_tls(fake, folder):
         with pytest.raises(GradingFailed, match="no Dask scheduler at"):
             fake.grade_with_it(folder, scheduler=Scheduler(address, answer=2))
         with started("worker", address, "--nthreads", "1", "--memory-limit", "0", *options, folder=folder):
-            summary = fake.grade_with_it(folder, scheduler=Scheduler(address, (cert, cert, key), patience=PATIENCE))
+            there = Scheduler(address, (cert, cert, key), answer=PATIENCE, patience=PATIENCE)
+            summary = fake.grade_with_it(folder, scheduler=there)
     assert summary.graded == ["a", "b"]

@@ -14,6 +14,7 @@ import pytest
 from nbgrader.utils import is_grade
 from nbgrader.validator import Validator
 
+from classroom import kernels
 from classroom.grading import course
 from classroom.grading.course import ROOT
 from classroom.grading.feedback import SCRIPT, named_links
@@ -22,10 +23,19 @@ NAME, STUDENT = "09_parameters", "student-1"
 
 
 @pytest.fixture(scope="module")
-def graded(tmp_path_factory) -> Path:
+def transport():
+    """Kernels are spoken to through files: a test beside this one could take their ports."""
+    with kernels.by_files() as settings:
+        yield settings
+
+
+@pytest.fixture(scope="module")
+def graded(tmp_path_factory, transport) -> Path:
     """A copy of the course in which one submission, with one wrong answer, went through the stock commands."""
     folder = tmp_path_factory.mktemp("course")
     shutil.copy(ROOT / "nbgrader_config.py", folder)
+    with (folder / "nbgrader_config.py").open("a", encoding="utf-8") as file:
+        file.writelines(f"c.KernelManager.{name} = {value!r}\n" for name, value in transport.KernelManager.items())
     shutil.copytree(ROOT / "solutions" / NAME, folder / "solutions" / NAME)
     nbgrader(folder, "generate_assignment", NAME)
 
@@ -62,11 +72,12 @@ def test_the_exported_marks_are_those_of_the_submission(graded):
     assert (float(rows[0]["score"]), float(rows[0]["max_score"])) == (19, 20)
 
 
-def test_validate_says_what_grading_will_say_of_the_visible_cells(graded):
+def test_validate_says_what_grading_will_say_of_the_visible_cells(graded, transport):
     """The button in JupyterLab runs this validator on the notebook as it is handed in."""
     notebook = graded / "grading" / "submitted" / STUDENT / NAME / f"{NAME}.ipynb"
-    failed = Validator(config=course.settings(graded)).validate(str(notebook))["failed"]
     config = course.settings(graded)
+    config.merge(transport)
+    failed = Validator(config=config).validate(str(notebook))["failed"]
     config.CourseDirectory.db_url = f"sqlite:///{(graded / 'grading' / 'gradebook.db').as_posix()}"
     marks = course.marks(config, NAME)[STUDENT]
     cells = {c.metadata.nbgrader.grade_id: c.source for c in nbformat.read(notebook, as_version=4).cells if is_grade(c)}
