@@ -1,12 +1,15 @@
 """Exercise 05: its truth by complex numbers, and what its probes promise."""
 
 import math
+import random
+import re
 
 import nbformat
 import pytest
 import torch
 
 from classroom.checks import positions as checks
+from classroom.checks import positions_drawn as drawn
 from classroom.checks import positions_probes as probes
 from classroom.checks import positions_slips as slips
 from classroom.checks.expect import CheckFailed
@@ -69,6 +72,166 @@ def test_the_probes_are_what_they_are_called():
             ]
             assert (max(moves) < 1e-9) == relative, name
             assert relative or max(moves) > 1e-3, name
+
+
+# ---- problem 6: what hidden tests hand over ----
+
+DRAWS = range(12)
+
+
+@pytest.fixture
+def in_float64():
+    """As the notebook sets it, until the end of the test."""
+    torch.set_default_dtype(torch.float64)
+
+
+def visible() -> list[tuple[int, probes.Rotation, bool]]:
+    known = ((probes.RELATIVE, True), (probes.NOT_RELATIVE, False))
+    return [(d_head, f, right) for versions, right in known for d_head, f in versions.values()]
+
+
+def drawn_versions(draw: int) -> list[tuple[str, int, probes.Rotation, bool]]:
+    dice = random.Random(draw)
+    known = ((drawn.relative(dice), True), (drawn.not_relative(dice), False))
+    known += (({"turn": drawn.turn(dice)}, True), ({"added": drawn.added(dice)}, False))
+    return [(name, d_head, f, right) for versions, right in known for name, (d_head, f) in versions.items()]
+
+
+def run_cell(check: str, is_relative) -> None:
+    """The graded cell with its hidden test."""
+    cell = next(cell for cell in read("solutions").cells if cell.metadata.nbgrader.grade_id == f"p6-{check}")
+    exec(cell.source, {"check": checks, "is_relative": is_relative})
+
+
+@pytest.mark.parametrize("draw", DRAWS)
+def test_drawn_functions_are_what_they_are_called(draw):
+    for name, d_head, rotation, relative in drawn_versions(draw):
+        q, k = checks.tensor(2, d_head)
+        moves = [
+            abs(probes.scores(rotation, q, k, s + gap, s) - probes.scores(rotation, q, k, gap, 0))
+            for gap in (0, 1, 50, 700)
+            for s in (1, 10, 600, 3000)
+        ]
+        assert (max(moves) < 1e-9) == relative, name
+        assert relative or max(moves) > 1e-2, name
+
+
+def compares(vectors, *pairs):
+    """An honest test, if a coarse one: a few pairs of positions that are equally far apart."""
+
+    def is_relative(rotation, d_head):
+        q, k = vectors(d_head)
+        found = [probes.scores(rotation, q, k, p, r) for p, r in pairs]
+        return max(found) - min(found) < 1e-6
+
+    return is_relative
+
+
+def by_matrices(rotation, d_head):
+    def scores(p, r):
+        query, key = (rotation(torch.eye(d_head), torch.full((d_head,), at)) for at in (p, r))
+        return query @ key.T
+
+    return all(torch.allclose(scores(n, 0), scores(n + s, s)) for n in (0, 3, 100) for s in (1, 900, 3900))
+
+
+def all_positions_at_once(rotation, d_head):
+    x, at = torch.randn(2, 1, d_head).expand(2, 500, d_head), torch.arange(500) * 8
+    scores = (rotation(x[0], at + 5) * rotation(x[1], at)).sum(-1)
+    return scores.std() < 1e-8
+
+
+HONEST = {
+    "random numbers": compares(lambda d: torch.randn(2, d), (5, 2), (1006, 1003)),
+    "ones, the key ahead": compares(lambda d: torch.ones(2, d), (0, 1), (4000, 4001)),
+    "one feature": compares(lambda d: torch.eye(d)[[0, 0]], (9, 2), (600, 593), (3009, 3002)),
+    "rising numbers, far apart": compares(lambda d: torch.arange(2.0 * d).view(2, d), (512, 0), (4000, 3488)),
+    "matrices": by_matrices,
+    "all at once": all_positions_at_once,
+}
+
+
+@pytest.mark.parametrize("style", HONEST)
+def test_who_judges_the_visible_functions_by_the_property_judges_the_drawn_ones(style, in_float64):
+    torch.manual_seed(3)
+    assert all(HONEST[style](f, d_head) == right for d_head, f, right in visible())
+    for draw in DRAWS:
+        assert not [name for name, d, f, right in drawn_versions(draw) if HONEST[style](f, d) != right]
+    for check in ("spares", "kills"):
+        run_cell(check, HONEST[style])
+
+
+def remembers(otherwise: bool):
+    """Tests nothing: it knows each visible function by what it makes of one input, and says the same of any other.
+
+    A wrong try tells a student which functions were judged wrongly, so the table costs some tries and no thought.
+    """
+
+    def looks(rotation, d_head):
+        y = rotation(torch.ones(2, d_head, dtype=torch.float64), torch.tensor([3, 700]))
+        return tuple(round(number, 6) for number in y.flatten().tolist())
+
+    table = {looks(rotation, d_head): right for d_head, rotation, right in visible()}
+    return lambda rotation, d_head: table.get(looks(rotation, d_head), otherwise)
+
+
+def looks_for_what_it_has_seen(rotation, d_head):
+    """Knows each visible fault by a sign of it, and no other."""
+
+    def at(position):
+        return rotation(torch.eye(d_head)[:1], torch.tensor([position]))[0]
+
+    is_longer = abs(at(1000) @ at(1000) - 1) > 1e-6
+    is_clamped = torch.equal(at(600), at(701)) and not torch.equal(at(1), at(2))
+    is_squared = abs(at(2)[0] - math.cos(4)) < 1e-6
+    return not (is_longer or is_clamped or is_squared)
+
+
+@pytest.mark.parametrize(
+    "check, fraud",
+    [
+        ("spares", remembers(True)),
+        ("spares", remembers(False)),
+        ("kills", remembers(True)),
+        ("kills", remembers(False)),
+        ("kills", looks_for_what_it_has_seen),
+    ],
+)
+def test_who_knows_the_visible_functions_alone_earns_nothing(check, fraud, in_float64):
+    getattr(checks, check)(fraud)
+    for _ in range(5):
+        with pytest.raises(CheckFailed, match="a test with other sizes fails") as failure:
+            run_cell(check, fraud)
+        assert not [name for name, *_ in drawn_versions(0) if name in str(failure.value)]
+
+
+def test_two_draws_have_no_function_in_common(in_float64):
+    """Nor two that make the same of the first features of one input: a table of all that may be drawn has no end."""
+    seen = [
+        tuple(rotation(torch.ones(1, d_head), torch.tensor([700]))[0, :2].tolist())
+        for draw in DRAWS
+        for _, d_head, rotation, _ in drawn_versions(draw)
+    ]
+    assert len(set(seen)) == len(seen)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [(), (None, None), ("x", torch.tensor([1])), (torch.ones(1, 3), torch.tensor([1])), (torch.ones(1, 2), [1])],
+    ids=["nothing", "None", "text", "an odd width", "a list"],
+)
+def test_an_error_that_is_provoked_does_not_tell_drawn_functions_apart(arguments):
+    """An error crosses to the student's process with its text, which may hold the name of a function."""
+    texts, names = set(), set()
+    for _, _, rotation, _ in drawn_versions(0):
+        names.add((type(rotation), rotation.__qualname__))
+        with pytest.raises(Exception) as error:
+            rotation(*arguments)
+        texts.add((error.type, re.sub(r"\d+", "n", str(error.value))))
+    assert len(texts) == len(names) == 1
+
+
+# ---- problem 7 and the rest ----
 
 
 def test_one_head_is_right_and_the_others_have_their_bug():

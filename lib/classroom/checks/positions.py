@@ -6,11 +6,13 @@ One mechanism a check. The notebook calls each on the student's names; a hidden 
 from __future__ import annotations
 
 import math
+import random
 from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
+from classroom.checks import positions_drawn as drawn
 from classroom.checks.expect import CheckFailed, call, given, in_any_order, number, passed, refuse, same
 from classroom.checks.expect import hidden_test as hidden_test  # for the hidden tests of the notebook
 from classroom.checks.positions_probes import NOT_RELATIVE, RELATIVE, VERDICTS, turned
@@ -218,21 +220,29 @@ def _converted(check: str, convert: Callable, to: str, cases: tuple) -> None:
 # ---- problem 6: the relative property ----
 
 
-@graded
-def spares(is_relative) -> None:
-    """The student's test must say True of every rotation that has the property."""
-    _judged("spares", is_relative, RELATIVE, True)
-    passed(f"it says True of all {len(RELATIVE)} functions that have the property")
+# Of known functions an answer may know which is which: those of a hidden test are drawn where no answer sees it.
+_UNKNOWN = random.SystemRandom()
 
 
 @graded
-def kills(is_relative) -> None:
+def spares(is_relative, *, other: bool = False) -> None:
+    """The student's test must say True of every rotation that has the property; with `other`, of others, drawn anew."""
+    versions = drawn.relative(_UNKNOWN) if other else RELATIVE
+    lacks_it = drawn.added(_UNKNOWN) if other else NOT_RELATIVE["a sinusoid added to x"]
+    _judged("spares", is_relative, versions, lacks_it, True)
+    passed(f"it says True of all {len(versions)} functions that have the property")
+
+
+@graded
+def kills(is_relative, *, other: bool = False) -> None:
     """And False of every one that has not."""
-    _judged("kills", is_relative, NOT_RELATIVE, False)
-    passed(f"it says False of all {len(NOT_RELATIVE)} functions that have not")
+    versions = drawn.not_relative(_UNKNOWN) if other else NOT_RELATIVE
+    has_it = drawn.turn(_UNKNOWN) if other else RELATIVE["halves"]
+    _judged("kills", is_relative, versions, has_it, False)
+    passed(f"it says False of all {len(versions)} functions that have not")
 
 
-def _judged(check: str, is_relative: Callable, versions: dict, right: bool) -> None:
+def _judged(check: str, is_relative: Callable, versions: dict, other: drawn.Version, right: bool) -> None:
     def ask(version) -> bool:
         d_head, rotation = version
         answer = _short(is_relative, "is_relative", {"rotation": rotation, "d_head": d_head})
@@ -243,7 +253,6 @@ def _judged(check: str, is_relative: Callable, versions: dict, right: bool) -> N
         return answer
 
     # a function that says the same of everything has tested nothing
-    other = RELATIVE["halves"] if not right else NOT_RELATIVE["a sinusoid added to x"]
     *answers, of_other = in_any_order(ask, [*versions.values(), other])
     found = dict(zip(versions, answers))
     missed = [name for name, answer in found.items() if answer is not right]
