@@ -95,19 +95,25 @@ _LLAMA = preset("llama-2-7b")
 WIDTH_1000 = _LLAMA.d_model * math.sqrt(_LLAMA.n_layers / 1_000)
 _PROPORTIONAL = _LLAMA.d_model * _LLAMA.n_layers / 1_000
 
+# ---- what is measured in problems 6 and 7 ----
+
+# known beforehand, so that a check of right answers need not build 1,000 blocks; a test measures them again
+MEASURED = {
+    "gradient": {"pre": 3.4286, "post": 3.4289e-10}, "rms": {250: 19.230, 1000: 37.613},
+    "losses": {"wide": 1.6414, "deep": 2.0473},
+}  # fmt: skip
+AGAIN = "{}: measured again, it comes out otherwise; give what your code finds, with three digits or more"
+
 # ---- problem 8: the essay ----
 
-# one set of measurements, so that a wrong essay does not hang on those of the problems before it
-_MEASURED = {
-    "gradient": {"pre": 3.43, "post": 3.4e-10}, "rms": {250: 19.2, 1000: 37.6},
-    "losses": {"wide": 1.641, "deep": 2.048}, "width_1000": WIDTH_1000,
-}  # fmt: skip
+FIRST = "the essay cites {}, which is not what problem {} measures: put that right first, then cite it"
 _FILLER = "and this is a word of a sentence that says nothing "
 
 
 def _essay(n_fillers: int = 13, **numbers: str) -> dict:
     cited = {"pre": "3.4", "post": "3.4e-10", "top": "38", "wide": "1.64", "deep": "2.05", "width": "733"} | numbers
-    return _MEASURED | {"essay": " ".join(f"{name} {n}" for name, n in cited.items()) + ". " + n_fillers * _FILLER}
+    own = {"width_1000": WIDTH_1000, **MEASURED}  # a wrong essay does not hang on the problems before it
+    return own | {"essay": " ".join(f"{name} {n}" for name, n in cited.items()) + ". " + n_fillers * _FILLER}
 
 
 NO_NUMBER = "the essay has no number that agrees with your {}; give two digits or more"
@@ -169,6 +175,9 @@ CATALOGUE: dict[str, dict[str, dict]] = {
         "rms: that is measured behind the final norm, or in the post-norm stack": {"rms": {250: 1.0, 1000: 1.0}},
         "exponent: this is the ratio of the sizes; the exponent is its logarithm over that of 4": {"exponent": 1.956},
         "exponent: this is the exponent of the square": {"exponent": 0.968},
+        "exponent: that is the root one would expect; compute it from your two sizes": {"exponent": 0.5},
+        AGAIN.format("gradient"): {"gradient": {"pre": 1.0, "post": 1e-9}},
+        AGAIN.format("rms"): {"rms": {250: 19.23, 1000: 38.46}},
     },
     "shapes": {
         "n_deep: the weights of a block grow with d², not with d": {"n_deep": 6},
@@ -188,6 +197,7 @@ CATALOGUE: dict[str, dict[str, dict]] = {
         "losses: wide and deep are exchanged": {"losses": {"wide": 2.05, "deep": 1.64}},
         "losses: that is the mean of the whole run; take the last five steps": {"losses": {"wide": 1.867, "deep": 2.5}},
         "losses: that is the first step's loss": {"losses": {"wide": 3.22, "deep": 3.4}},
+        AGAIN.format("losses"): {"losses": {"wide": 1.64, "deep": 2.2}},
     },
     "cites_depth": {
         "the essay has fewer than 100 words": _essay(n_fillers=3),
@@ -195,9 +205,14 @@ CATALOGUE: dict[str, dict[str, dict]] = {
     } | {
         NO_NUMBER.format(CITED[name]): _essay(**{name: wrong})
         for name, wrong in (("pre", "1.6"), ("post", "2.5e-6"), ("top", "32"))
+    } | {
+        FIRST.format("gradient", 6): _essay(pre="1") | {"gradient": {"pre": 1, "post": 1}},
+        FIRST.format("rms", 6): _essay(top="75") | {"rms": {250: 19.2, 1000: 75.0}},
     },
     "cites_budget": {
         NO_NUMBER.format(CITED[name]): _essay(**{name: wrong})
         for name, wrong in (("wide", "1.4"), ("deep", "2.7"), ("width", "131"))
+    } | {
+        FIRST.format("losses", 7): _essay(deep="1.64") | {"losses": {"wide": 1.64, "deep": 1.64}},
     },
 }  # fmt: skip
