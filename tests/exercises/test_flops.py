@@ -124,6 +124,59 @@ def test_the_checks_leave_no_figure_open():
     assert plt.get_fignums() == before
 
 
+def lines_of(lengths, share):
+    """An answer that draws `share(length, half)` at `lengths(d_model, half)`; at `half` the share is one half."""
+
+    def draw(d_model):
+        from matplotlib.figure import Figure
+
+        ax = Figure().add_subplot()
+        for label, times in ((truth.LAST, 6), (truth.MEAN, 12)):
+            x = list(lengths(d_model, times * d_model))
+            ax.plot(x, [share(n, times * d_model) for n in x], label=label)
+        return ax
+
+    return draw
+
+
+def curve(n, half):
+    return n / (n + half)
+
+
+@pytest.mark.parametrize(
+    ("lengths", "share"),
+    [
+        (lambda d, half: [half], curve),  # the one point that was asked for, and no line
+        (lambda d, half: [half] * 20, curve),
+        (lambda d, half: [half * (1 + k * 1e-7) for k in range(-10, 11)], lambda n, half: 0.5),  # a crowd there
+        (lambda d, half: [half / 9, half, 9 * half], curve),  # right and sparse
+        (lambda d, half: [d / 4, *range(1, 40), half, 40 * d], lambda n, half: 0.5),
+        (lambda d, half: [d * k / 2 for k in range(1, 90)], lambda n, half: 0.1 + 0.4 * (n >= half) + 0.4 * (n > half)),
+        (lambda d, half: [d * k / 2 for k in range(1, 90)], lambda n, half: 1 - curve(n, half)),  # from above to below
+        (lambda d, half: [-half, *(d * k for k in range(1, 90))], lambda n, half: curve(n, half) if n > 0 else 0.0),
+    ],
+)
+def test_a_half_way_point_without_its_curve_earns_nothing(lengths, share):
+    """It is known from problem 2: whoever puts it into a drawing of anything has drawn no share."""
+    with pytest.raises(CheckFailed, match="draw: "):
+        checks.crossing(lines_of(lengths, share))
+
+
+@pytest.mark.parametrize(
+    ("lengths", "share"),
+    [
+        (lambda d, half: [*(d * 2 ** (k / 3) for k in range(-6, 16)), half], curve),  # in any order
+        (lambda d, half: [1, *range(5 * d, 105 * d, 5 * d), half], curve),  # a single point before it
+        (lambda d, half: sorted([*range(0, 40 * d, d), half]), curve),  # from zero on
+        (lambda d, half: range(d, 33 * d, d), lambda n, half: round(curve(n, half), 2)),
+        (lambda d, half: range(half // 3, 2 * half, d // 8), curve),  # too short a line passes one half all the same
+    ],
+)
+def test_a_half_way_point_on_a_curve_counts_however_its_points_are_spread(lengths, share):
+    checks.crossing(lines_of(lengths, share))
+    checks.crossing(lines_of(lengths, share), 64, 12_288)
+
+
 @pytest.mark.parametrize("guess", ["half", 40, 1, 0, -0.1, True, float("nan"), ...])
 def test_an_impossible_share_is_answered_in_words(guess):
     with pytest.raises(CheckFailed, match="guess"):

@@ -1,6 +1,7 @@
 """Checks of exercise 10: FLOPs of a block, attention's share of them, and the days of a training run.
 
 One mechanism a check. The notebook calls each on the student's names; a hidden test hands other sizes to it.
+The checks of problem 5 come from `flops_drawing`.
 """
 
 from __future__ import annotations
@@ -9,16 +10,15 @@ import math
 
 from classroom.checks.expect import CheckFailed, call, given, number, passed, refuse, same
 from classroom.checks.expect import hidden_test as hidden_test  # for the hidden tests of the notebook
+from classroom.checks.flops_drawing import axes as axes
+from classroom.checks.flops_drawing import crossing as crossing
+from classroom.checks.flops_drawing import curves as curves
 from classroom.checks.flops_slips import (
     ATTENTION_ADDS,
     CATALOGUE,
-    LAST,
-    MEAN,
-    N_POINTS,
     ROWS,
     RULE_ERROR,
     TABLE_ADDS,
-    WIDTH,
     D,
     T,
     block,
@@ -138,90 +138,6 @@ def _shares(check: str, function, cases: tuple, mean: bool) -> None:
         wrong = _wrong_results(check, "attention_share", arguments)
         what = f"attention_share({d_model=}, {n_positions=}, {mean=})"
         same(actual, _share(**arguments), what, wrong=wrong, tolerance=EXACT)
-
-
-# ---- problem 5: a drawing, checked by its data ----
-
-
-@graded
-def curves(draw, *widths: int) -> None:
-    """The two labelled lines: enough points, far enough, on the formula."""
-    _, few, short, exchanged, per_cent = CATALOGUE["curves"]
-    for d_model in widths or (WIDTH,):
-        lines = _lines(_axes(draw, d_model))
-        for label, mean in ((LAST, False), (MEAN, True)):
-            lengths, shares = lines[label]
-            if len({n for n in lengths if math.isfinite(n)}) < N_POINTS or not all(map(math.isfinite, lengths)):
-                raise CheckFailed(f"draw: {few}; {label!r} has {len(lengths)}.", slip=few)
-            if min(lengths) > d_model / 4 * (1 + EXACT) or max(lengths) < 32 * d_model * (1 - EXACT):
-                found = f"{min(lengths):,.0f} to {max(lengths):,.0f}"
-                raise CheckFailed(f"draw: {short}; {label!r} reaches from {found}.", slip=short)
-            wrong = {
-                exchanged: [_share_at(d_model, n, not mean) for n in lengths],
-                per_cent: [100 * _share_at(d_model, n, mean) for n in lengths],
-            }
-            right = [_share_at(d_model, n, mean) for n in lengths]
-            same(shares, right, f"the y data of {label!r}", wrong=wrong, tolerance=EXACT)
-    passed("two curves")
-
-
-@graded
-def crossing(draw, *widths: int) -> None:
-    """A point of each line where the share is one half."""
-    for d_model in widths or (WIDTH,):
-        lines = _lines(_axes(draw, d_model))
-        for label, times, says in zip((LAST, MEAN), (6, 12), CATALOGUE["crossing"]):
-            at = times * d_model
-            if not any(abs(x - at) <= 1e-6 * at and abs(y - 0.5) <= 1e-6 for x, y in zip(*lines[label])):
-                raise CheckFailed(f"draw: {says}", slip=says)
-    passed("both half-way points")
-
-
-@graded
-def axes(draw, *widths: int) -> None:
-    """What a reader of the picture needs."""
-    plain, unnamed, no_legend = CATALOGUE["axes"]
-    for d_model in widths or (WIDTH,):
-        ax = _axes(draw, d_model)
-        named = ax.get_xlabel().strip() and ax.get_ylabel().strip()
-        box = ax.get_legend() or next(iter(ax.figure.legends), None)
-        legend = box is not None and len({text.get_text() for text in box.get_texts()} - {""}) > 1
-        for fine, says in ((ax.get_xscale() == "log", plain), (named, unnamed), (legend, no_legend)):
-            if not fine:
-                raise CheckFailed(f"draw: {says}", slip=says)
-    passed("scale, labels and legend")
-
-
-def _axes(draw, d_model: int):
-    """The Axes that `draw` returns; its figure is closed, so that checks show no pictures."""
-    import matplotlib.pyplot as plt
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
-    drawn = call(draw, "draw", d_model=d_model)
-    figure = drawn.figure if isinstance(drawn, Axes) else drawn
-    if isinstance(figure, Figure):
-        plt.close(figure)
-    if isinstance(drawn, Figure) and len(drawn.axes) == 1:
-        return drawn.axes[0]
-    if not isinstance(drawn, Axes):
-        raise CheckFailed(f"draw returns a {type(drawn).__name__}; return the Axes, as in `return ax`.")
-    return drawn
-
-
-def _lines(ax) -> dict[str, tuple[list[float], list[float]]]:
-    """Label → x and y data of the two lines. Further lines, such as a mark or one without a label, may be there."""
-    labels = next(iter(CATALOGUE["curves"]))
-    lines = {str(line.get_label()): (line.get_xdata(), line.get_ydata()) for line in ax.get_lines()}
-    if not {LAST, MEAN} <= set(lines):
-        found = ", ".join(repr(label) for label in lines if not label.startswith("_")) or "none"
-        raise CheckFailed(f"draw: {labels}; labelled lines found: {found}.", slip=labels)
-    return {label: tuple([float(v) for v in data] for data in lines[label]) for label in (LAST, MEAN)}
-
-
-def _share_at(d_model: int, n_positions: float, mean: bool) -> float:
-    """The closed form, for lengths that are no whole numbers too."""
-    return n_positions / (n_positions + (12 if mean else 6) * d_model)
 
 
 # ---- problem 6: one block ----

@@ -106,7 +106,8 @@ def _days_as(factor: Callable[[int], float]) -> dict[str, Callable]:
 
 def drawing(
     labels: tuple[str, str] = (LAST, MEAN), n_points: int = 40, longest: float = 64, halves: tuple[int, ...] = (6, 12),
-    times: float = 1, log: bool = True, names: tuple[str, str] = ("length T", "share"), legend: bool = True,
+    at: Callable[[float, float], float] = lambda n, half: n / (n + half), log: bool = True,
+    names: tuple[str, str] = ("length T", "share"), legend: bool = True,
 ) -> dict[str, Callable]:  # fmt: skip
     """An answer to problem 5, right but for what is given here."""
 
@@ -118,7 +119,7 @@ def drawing(
         ax = Figure().add_subplot()
         for label, half in zip(labels, (6, 12)):
             lengths = sorted(grid + [other * d_model for other in halves])
-            ax.plot(lengths, [times * n / (n + half * d_model) for n in lengths], label=label)
+            ax.plot(lengths, [at(n, half * d_model) for n in lengths], label=label)
         ax.set(xlabel=names[0], ylabel=names[1], xscale="log" if log else "linear")
         if legend:
             ax.legend()
@@ -215,7 +216,7 @@ CATALOGUE: dict[str, dict[str, dict]] = {
         f"a line needs at least {N_POINTS} points": drawing(n_points=4),
         "the lines must reach from d_model / 4 or less to 32 · d_model or more": drawing(longest=20),
         "the two labels are exchanged": drawing(labels=(MEAN, LAST)),
-        "draw fractions of 1, not per cent": drawing(times=100),
+        "draw fractions of 1, not per cent": drawing(at=lambda n, half: 100 * n / (n + half)),
     },
     "crossing": {
         "no point of the last token's line stands at its half-way length; put 6 · d_model among the lengths": drawing(
@@ -223,6 +224,12 @@ CATALOGUE: dict[str, dict[str, dict]] = {
         ),
         "no point of the causal mean's line stands at its half-way length; put 12 · d_model among the lengths": drawing(
             halves=(6,)
+        ),
+        f"a half-way point alone is no line: draw {N_POINTS} points or more, from well below it to well above": drawing(
+            n_points=0
+        ),
+        "the half-way point is right, but others on its line are not: each is the share at its length": drawing(
+            at=lambda n, half: min(1.0, n / (2 * half))
         ),
     },
     "axes": {
