@@ -1,8 +1,10 @@
 """Exercise 13: what its checks hold for right, found in a second way, and answers in odd forms."""
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
+import nbformat
 import pytest
 import safetensors.torch
 import torch
@@ -92,6 +94,79 @@ def test_the_answer_behind_the_slips_renames_as_the_library_does(table):
             assert rename(name, table) == files.renamed(name, table) is not None
             assert rename(rename(name, table), files.turned(table)) == name
     assert rename("x.weight", table) is files.renamed("x.weight", table) is None
+
+
+def whole_names_cell(rename):
+    """The graded cell of whole names, with its hidden test."""
+    path = Path(__file__).parents[2] / "solutions" / "13_pretrained" / "13_pretrained.ipynb"
+    cells = nbformat.read(path, as_version=4).cells
+    (cell,) = [cell for cell in cells if cell.metadata.nbgrader.grade_id == "p4-whole_names"]
+    exec(cell.source, {"check": checks, "rename": rename})
+
+
+def of_names_shown(name, table):
+    """Looks a name up as it stands; of those with a number it knows the one that the visible check asks for."""
+    stem, _, last = name.rpartition(".")
+    places = table | ({"blk.2.attn_output": "blocks.2.attn.out"} if len(table) > 1 else {})
+    return f"{places[stem]}.{last}" if stem in places else None
+
+
+def of_tables_shown(name, table):
+    """Knows the rows of the three families and both ways, and nothing of the table that it is handed."""
+    rows = {here: there for known in checks.all_tables() for here, there in known.items() if here in table}
+    stem, _, last = name.rpartition(".")
+    row = re.sub(r"(?<=\.)[0-9]+(?=\.)", "{}", stem)
+    numbers = re.findall(r"(?<=\.)[0-9]+(?=\.)", stem)
+    return f"{table[row].format(*numbers)}.{last}" if row in rows else None
+
+
+def of_other_beginnings(name, table):
+    """Takes any name that begins as a row does, but for endings that were once all that was tried."""
+    longest_first = dict(sorted(table.items(), key=lambda row: -len(row[0])))
+    return None if re.search(r"_scale|\.part|qk|x\.w", name) else files.renamer(match=re.match)(name, longest_first)
+
+
+def test_wrong_names_made_from_the_tables_shown_are_told_by_special_cases():
+    """These were all hidden cases once: no name with a number had a place."""
+    for table in checks.all_tables():
+        for row in table:
+            name = row.format(4, 5)
+            names = "x" + name, name + "x", "model." + name, name + ".part", name.replace(".", "_"), "blk.4.attn_qk"
+            for rename in (of_names_shown, of_tables_shown, of_other_beginnings):
+                checks.whole_names(rename, *[(f"{one}.weight", table) for one in names])
+
+
+@pytest.mark.parametrize("rename", [of_names_shown, of_tables_shown, of_other_beginnings])
+def test_answers_that_know_the_names_shown_and_no_others_earn_no_whole_names(rename):
+    checks.whole_names(rename)
+    with pytest.raises(CheckFailed, match="a test with other sizes fails") as failure:
+        whole_names_cell(rename)
+    assert "expected" not in str(failure.value)
+
+
+def by_parts(name, table):
+    *stem, last = name.split(".")
+    for here, there in table.items():
+        parts = here.split(".")
+        if len(parts) == len(stem) and all(a == b or (a == "{}" and b.isdigit()) for a, b in zip(parts, stem)):
+            return ".".join([there.format(*[b for a, b in zip(parts, stem) if a == "{}"]), last])
+
+
+def by_one_pattern(name, table):
+    patterns = {"^" + a.replace(".", r"\.").replace("{}", r"(\d+)") + r"\.(\w+)$": b for a, b in table.items()}
+    found = [(re.match(pattern, name), there) for pattern, there in patterns.items()]
+    return next((there.format(*m.groups()) + "." + m.groups()[-1] for m, there in found if m), None)
+
+
+def by_looking_up(name, table):
+    parts = name.split(".")
+    there = table.get(".".join("{}" if part.isdigit() else part for part in parts[:-1]))
+    return there and there.format(*filter(str.isdigit, parts)) + "." + parts[-1]
+
+
+@pytest.mark.parametrize("rename", [by_parts, by_one_pattern, by_looking_up, files.renamed])
+def test_a_rule_for_whole_names_passes_however_it_is_written(rename):
+    whole_names_cell(rename)
 
 
 # ---- layouts ----
