@@ -1,7 +1,10 @@
 """Exercise 08: what its checks take for right, held against modules and formulas that they do not use."""
 
+import inspect
 import math
+import tracemalloc
 
+import nbformat
 import pytest
 import torch
 
@@ -9,6 +12,9 @@ from classroom.checks import model as checks
 from classroom.checks import model_answers as known
 from classroom.checks.expect import CheckFailed
 from classroom.checks.tensors import numbers
+from classroom.grading import course, marking, sandbox
+from classroom.grading.authority import authority
+from classroom.grading.task import Task
 from plainformer.config import Config, preset
 from plainformer.heads import split
 from plainformer.model import Transformer
@@ -131,10 +137,188 @@ def test_a_wrong_mean_costs_its_own_check_and_not_the_one_of_memory():
 
 def test_a_loss_of_nothing_is_seen_where_the_system_counts(monkeypatch):
     def some(states, **rest):
-        return 0.0 if len(states) > 1000 else known.lost(states, **rest)
+        return 0.0 if len(states) > 500 else known.lost(states, **rest)
 
     checks.frugal(some)  # here nothing counts but the check itself
     monkeypatch.setattr("classroom.memory.growth", lambda call: call() or 0)
     checks.frugal(known.lost)
-    with pytest.raises(CheckFailed, match="3,000 rows is too small"):
+    with pytest.raises(CheckFailed, match="1,000 rows is too small"):
         checks.frugal(some)
+
+
+# ---- answers that earned points without doing what is asked, and honest ones in other styles ----
+
+
+def test_networks_give_the_shapes_that_their_sizes_say():
+    for _ in range(20):
+        network, ids, shapes = known.network()
+        found, x = {}, ids
+        for name, layer in network.named_children():
+            inner = x
+            for part, small in layer.named_children():
+                inner = found[f"{name}.{part}"] = small(inner)
+            x = found[name] = layer(x)
+        found[""] = x
+        assert {name: tuple(given.shape) for name, given in found.items()} == shapes
+        assert len(list(network.named_modules())) == len(shapes) + 1  # and one that never runs
+
+
+def by_name_from_the_configuration(model, ids):
+    return known.shapes_in(model.config, *ids.shape)
+
+
+def by_name_from_the_weights(model, ids):
+    """No configuration needed: a layer's own weights say how wide its output is, and all the rest is a stream."""
+    weights = {name: weight.shape for name, weight in model.named_parameters()}
+    n_vocab, d_model = next(shape for shape in weights.values() if len(shape) == 2)
+    found = {}
+    for name, module in model.named_modules():
+        own = weights.get(f"{name}.weight", ())
+        if not isinstance(module, torch.nn.ModuleList):
+            found[name] = (*ids.shape, own[0] if len(own) == 2 and "embed" not in name else d_model)
+    return found | {"": (*ids.shape, n_vocab)}
+
+
+@pytest.mark.parametrize("trace", [by_name_from_the_configuration, by_name_from_the_weights])
+def test_a_table_of_shapes_by_name_is_no_trace(trace):
+    checks.traced(trace)  # the names of a Transformer say what it gives
+    with pytest.raises(CheckFailed):
+        checks.traced(trace, *checks.networks())
+    with pytest.raises(CheckFailed):
+        checks.traced(trace, known.network())
+
+
+def hooks_of_all(model, ids):
+    found, names = {}, {module: name for name, module in model.named_modules()}
+
+    def note(module, inputs, output):
+        found[names[module]] = [*output.shape]
+
+    hooks = [module.register_forward_hook(note) for module in names]
+    try:
+        model(ids)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return found
+
+
+def hooks_down_the_tree(model, ids):
+    found, hooks = {}, []
+
+    def watch(module, name):
+        hooks.append(module.register_forward_hook(lambda m, i, out: found.update({name: out.shape})))
+        for part, child in module.named_children():
+            watch(child, f"{name}.{part}".lstrip("."))
+
+    watch(model, "")
+    model(ids)
+    for hook in hooks:
+        hook.remove()
+    return found
+
+
+def other_methods(model, ids):
+    """No hooks at all: each module runs a method of ours for once."""
+    found = {}
+
+    def noting(name, forward):
+        def run(*args, **kwargs):
+            output = forward(*args, **kwargs)
+            found[name] = tuple(output.shape)
+            return output
+
+        return run
+
+    modules = dict(model.named_modules())
+    for name, module in modules.items():
+        module.forward = noting(name, module.forward)
+    model(ids)
+    for module in modules.values():
+        del module.forward
+    return found
+
+
+@pytest.mark.parametrize("trace", [hooks_of_all, hooks_down_the_tree, other_methods])
+def test_a_trace_may_look_at_any_network_in_any_way(trace):
+    checks.traced(trace)
+    checks.traced(trace, *checks.networks())
+    checks.cleaned(trace)
+
+
+IN_NUMPY = """
+import numpy as np
+def loss_in_chunks(states, targets, unembed, n_chunk):
+    states, unembed = (x.numpy().astype("{kind}") for x in (states, unembed))
+    n_rows, total = len(states), 0.0
+    for start in range(0, n_rows, {rows}):
+        table, right = states[start : start + {rows}] @ unembed.T, targets[start : start + {rows}].numpy()
+        own = table[np.arange(len(table)), right].astype("d")
+        np.exp(table, out=table)
+        total += float((np.log(table.sum(1, dtype="d")) - own).sum())
+    return total / n_rows
+"""
+
+
+def counting_python_and_numpy(call) -> int:
+    tracemalloc.start()
+    try:
+        call()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("kind", ["d", "f"])
+def test_a_table_of_logits_in_numpy_is_one_too(kind, monkeypatch):
+    """torch does not see it, and written over in place it was smaller than what the heap was allowed to keep."""
+    monkeypatch.setattr("classroom.memory.growth", counting_python_and_numpy)
+    in_chunks, at_once = {}, {}
+    exec(IN_NUMPY.format(kind=kind, rows="n_chunk"), in_chunks)
+    exec(IN_NUMPY.format(kind=kind, rows="n_rows"), at_once)
+    checks.frugal(in_chunks["loss_in_chunks"])
+    with pytest.raises(CheckFailed, match="all rows are there at once"):
+        checks.frugal(at_once["loss_in_chunks"])
+
+
+ROW_BY_ROW = """
+def loss_in_chunks(states, targets, unembed, n_chunk):
+    losses = []
+    for state, target in zip(states, targets):
+        logits = unembed @ state
+        losses.append(logits.logsumexp(0) - logits[target])
+    return torch.stack(losses).mean()
+"""
+BY_NAME = """
+def trace(model, ids):
+    stream = (*ids.shape, model.config.d_model)
+    found = {name: stream for name, _ in model.named_modules() if name != "blocks"}
+    for name, _ in model.named_modules():
+        if name.endswith((".key", ".value")):
+            found[name] = (*ids.shape, model.config.n_kv_heads * model.config.d_head)
+        if name.endswith((".gate", ".up")):
+            found[name] = (*ids.shape, model.config.d_ff)
+    return found | {"": (*ids.shape, model.config.n_vocab)}
+"""
+DOWN_THE_TREE = inspect.getsource(hooks_down_the_tree) + "trace = hooks_down_the_tree\n"
+
+
+def test_boxes_see_who_looks_and_who_keeps_all():
+    """One row's logits after the other's, with small tensors between them that stay: the heap may keep no gaps."""
+    if why := sandbox.why_not():
+        pytest.skip(why)
+    name, points = "08_model", []
+    for trace, loss in (
+        ("", ROW_BY_ROW),
+        (DOWN_THE_TREE, IN_NUMPY.format(kind="d", rows="n_chunk")),
+        (BY_NAME, IN_NUMPY.format(kind="f", rows="n_rows")),
+    ):
+        notebook = nbformat.read(course.ROOT / "solutions" / name / f"{name}.ipynb", as_version=4)
+        for answer, added in (("p5-answer", trace), ("p7-answer", loss)):
+            next(c for c in notebook.cells if c.metadata.nbgrader.grade_id == answer).source += "\n" + added
+        data = nbformat.writes(notebook).encode()
+        task = Task(assignment=name, student="s", notebook=data, authority=authority(name)[name], key="k")
+        marks = marking.mark(task).points
+        points.append([marks[check] for check in ("p5-traced", "p5-cleaned", "p7-frugal")])
+    marking.close()
+    assert points == [[1, 1, 1], [1, 1, 1], [0, 0, 0]]

@@ -1,7 +1,10 @@
 """Exercise 12: what its checks take for right, held against torch, loops and closed forms; answers in odd forms."""
 
 import math
+import tracemalloc
+from pathlib import Path
 
+import nbformat
 import pytest
 import torch
 import torch.nn.functional as F
@@ -12,6 +15,9 @@ from classroom.checks import training_answers as known
 from classroom.checks.expect import CheckFailed
 from classroom.checks.tensors import TOUCHED
 from classroom.checks.training_worth import STEPS
+from classroom.grading import course, marking, sandbox
+from classroom.grading.authority import authority
+from classroom.grading.task import Task
 from plainformer.training import next_token_loss, warmup_cosine
 
 
@@ -88,6 +94,85 @@ def test_adamw_is_torch_s_over_five_steps():
     for step, g in enumerate(gradients, start=1):
         w, m, v = known.adamw(w, g, m, v, step, **rest)
     torch.testing.assert_close((w, m, v), expected, rtol=0, atol=1e-12)
+
+
+def sorted_groups_cell(groups):
+    """The graded cell of problem 5's `groups`, with its hidden test."""
+    path = Path(__file__).parents[2] / "solutions" / "12_training" / "12_training.ipynb"
+    cells = nbformat.read(path, as_version=4).cells
+    (cell,) = [cell for cell in cells if cell.metadata.nbgrader.grade_id == "p5-sorted_groups"]
+    exec(cell.source, {"check": checks, "groups": groups})
+
+
+def test_groups_hold_what_a_module_trains_by_the_number_of_dimensions():
+    """A module of torch's lists a tied parameter once, by its first name."""
+    for named in (known.nameless_tensors(), known.nameless_tensors("ad", d=(2, 3), c=(4,), b="c", a=(5,), e=())):
+        module, made = torch.nn.Module(), {}
+        for name, tensor in named.items():
+            made.setdefault(id(tensor), torch.nn.Parameter(tensor.detach(), tensor.requires_grad))
+            module.register_parameter(name, made[id(tensor)])
+        trained = {name: weight for name, weight in module.named_parameters() if weight.requires_grad}
+        assert 0 < len(trained) < len(named)
+        matrices = [name for name, weight in trained.items() if weight.ndim in (2, 3)]
+        assert known.grouped(named) == {"decay": matrices, "still": [name for name in trained if name not in matrices]}
+
+
+MATRICES = ("embed", "up.weight", "down.weight", "unembed")
+
+
+def by_names(named):
+    """Knows the names of the example, and that its unembedding may be tied."""
+    tied = {"unembed"} if named.get("unembed", 0) is named.get("embed") else set()
+    trained = [name for name in named if name not in {"adapter.frozen", *tied}]
+    decay = [name for name in trained if name.endswith(MATRICES)]
+    return {"decay": decay, "still": [name for name in trained if name not in decay]}
+
+
+def by_names_and_letters(named):
+    """And whatever the visible check shows besides."""
+    shown = known.nameless_tensors()
+    return known.grouped(shown) if named.keys() == shown.keys() else by_names(named)
+
+
+def by_shapes(named):
+    """Knows the shapes that the visible check shows."""
+    shown = (*known.named_tensors().values(), *known.nameless_tensors().values())
+    matrices = {tensor.shape for tensor in shown if tensor.dim() > 1}
+    right = known.grouped({name: tensor for name, tensor in named.items() if tensor.requires_grad})
+    names = [*right["decay"], *right["still"]]
+    decay = [name for name in names if named[name].shape in matrices]
+    return {"decay": decay, "still": [name for name in names if name not in decay]}
+
+
+def test_a_table_of_the_names_of_one_model_is_no_rule():
+    """Every case once had these names, so that the table passed for the rule."""
+    for sizes in ({}, {"n_layers": 0}, {"n_layers": 5}, {"n_layers": 3, "tied": False}):
+        checks.sorted_groups(by_names, known.named_tensors(**sizes))
+    with pytest.raises(CheckFailed, match="groups"):
+        checks.sorted_groups(by_names)
+
+
+@pytest.mark.parametrize("groups", [by_names_and_letters, by_shapes])
+def test_a_table_of_all_that_the_visible_check_shows_fails_the_hidden_one(groups):
+    checks.sorted_groups(groups)
+    with pytest.raises(CheckFailed, match="a test with other sizes fails") as failure:
+        sorted_groups_cell(groups)
+    assert "expected" not in str(failure.value)
+
+
+@pytest.mark.parametrize("is_matrix", [lambda x: x.dim() >= 2, lambda x: x.ndim == 2, lambda x: len(x.shape) > 1])
+@pytest.mark.parametrize("key", [id, torch.Tensor.data_ptr])
+@pytest.mark.parametrize("form", [list, set, tuple])
+def test_groups_by_the_rule_pass_however_they_are_written(is_matrix, key, form):
+    def groups(named):
+        first = {}
+        for name, tensor in named.items():
+            if tensor.requires_grad:
+                first.setdefault(key(tensor), name)
+        decay = {name for name in first.values() if is_matrix(named[name])}
+        return {"still": list(set(first.values()) - decay), "decay": form(decay)}
+
+    sorted_groups_cell(groups)
 
 
 @pytest.mark.parametrize("without", [(), (1, 2, 9), range(4, 8)])
@@ -277,3 +362,74 @@ def test_the_loss_in_chunks_is_that_of_all_rows_at_once():
     given = known.to_lose(11, 6, 17, 4, without=(0, 1, 2, 3, 9))
     for ours, theirs in zip(known.lost_in_chunks(**given), known.lost(**given)):
         torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-12)
+
+
+def test_a_loss_of_nothing_is_seen_where_the_system_counts(monkeypatch):
+    def some(states, **rest):
+        return (0.0, states) if len(states) > 500 else known.lost_in_chunks(states, **rest)
+
+    checks.frugal(some)  # here nothing counts but the check itself
+    monkeypatch.setattr("classroom.memory.growth", lambda call: call() or 0)
+    checks.frugal(known.lost_in_chunks)
+    with pytest.raises(CheckFailed, match="1,000 rows"):
+        checks.frugal(some)
+
+
+IN_NUMPY = """
+import numpy as np
+def chunked_loss(states, targets, unembed, n_chunk):
+    x, W = (one.detach().numpy().astype("{kind}") for one in (states, unembed))
+    right, n_rows = targets.numpy(), len(targets)
+    loss, gradient, n_targets = 0.0, np.zeros_like(x), (right >= 0).sum()
+    for start in range(0, n_rows, {rows}):
+        here = np.arange(start, min(start + {rows}, n_rows))
+        here = here[right[here] >= 0]
+        table = x[here] @ W.T
+        at = np.arange(len(here)), right[here]
+        table -= table.max(1, keepdims=True) if len(here) else 0
+        loss -= table[at].sum(dtype="d")
+        np.exp(table, out=table)
+        sums = table.sum(1, keepdims=True)
+        loss += np.log(sums).sum(dtype="d")
+        table /= sums
+        table[at] -= 1
+        gradient[here] = table @ W / n_targets
+    return float(loss / n_targets), torch.from_numpy(gradient)
+"""
+
+
+def counting_python_and_numpy(call) -> int:
+    tracemalloc.start()
+    try:
+        call()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("kind", ["d", "f"])
+def test_a_table_of_logits_in_numpy_is_one_too(kind, monkeypatch):
+    """torch does not see it, and written over in place it was smaller than what the heap was allowed to keep."""
+    monkeypatch.setattr("classroom.memory.growth", counting_python_and_numpy)
+    in_chunks, at_once = {"torch": torch}, {"torch": torch}
+    exec(IN_NUMPY.format(kind=kind, rows="n_chunk"), in_chunks)
+    exec(IN_NUMPY.format(kind=kind, rows="n_rows"), at_once)
+    checks.frugal(in_chunks["chunked_loss"])
+    with pytest.raises(CheckFailed, match="all rows are there at once"):
+        checks.frugal(at_once["chunked_loss"])
+
+
+def test_boxes_see_who_keeps_all():
+    if why := sandbox.why_not():
+        pytest.skip(why)
+    name, points = "12_training", []
+    for rows in ("n_chunk", "n_rows"):
+        notebook = nbformat.read(course.ROOT / "solutions" / name / f"{name}.ipynb", as_version=4)
+        answer = next(c for c in notebook.cells if c.metadata.nbgrader.grade_id == "p6-answer")
+        answer.source += "\n" + IN_NUMPY.format(kind="d", rows=rows)
+        data = nbformat.writes(notebook).encode()
+        task = Task(assignment=name, student="s", notebook=data, authority=authority(name)[name], key="k")
+        marks = marking.mark(task).points
+        points.append([marks[check] for check in ("p6-chunked", "p6-skipped", "p6-frugal")])
+    marking.close()
+    assert points == [[1, 1, 1], [1, 1, 0]]

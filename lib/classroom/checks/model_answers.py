@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import random
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -75,6 +78,31 @@ def shapes_in(config: Config, n_batch: int, n_positions: int) -> dict[str, tuple
     return found | {"embed": stream, "final_norm": stream, "": (n_batch, n_positions, config.n_vocab)}
 
 
+def network() -> tuple[nn.Module, Tensor, dict[str, tuple[int, ...]]]:
+    """A network that is no Transformer, ids for it, and the shape of what each of its modules gives.
+
+    Names and sizes are drawn anew each time; a name says nothing of its module. The module `unused` never runs.
+    """
+    draw = random.SystemRandom()
+    B, T, d, n_channels, wide, n_out = draw.sample(range(3, 15), 6)
+    names = draw.sample(["embed", "blocks", "attn", "query", "mlp", "up", "down", "final_norm", "unembed"], 7)
+    outer, table, slid, to_gate, gate, flat, out = names
+    layers = {
+        slid: nn.Conv1d(T, n_channels, 2),  # along the width, for which it takes that of time
+        to_gate: nn.Linear(d - 1, 2 * wide),
+        gate: nn.GLU(),
+    }
+    layers[to_gate].unused = nn.Linear(d, d)
+    network = nn.Sequential(OrderedDict({
+        table: nn.Embedding(20, d), outer: nn.Sequential(OrderedDict(layers)), flat: nn.Flatten(),
+        out: nn.Linear(n_channels * wide, n_out),
+    }))  # fmt: skip
+    inside = {slid: (B, n_channels, d - 1), to_gate: (B, n_channels, 2 * wide), gate: (B, n_channels, wide)}
+    shapes = {"": (B, n_out), table: (B, T, d), outer: inside[gate], flat: (B, n_channels * wide), out: (B, n_out)}
+    shapes |= {f"{outer}.{name}": shape for name, shape in inside.items()}
+    return network, torch.arange(B * T).reshape(B, T) % 20, shapes
+
+
 def heads(x: Tensor, W_Q: Tensor, W_K: Tensor, W_V: Tensor, W_O: Tensor, n_heads: int) -> Tensor:
     """The library's attention in many heads with these weights, looking back only."""
     layer = MultiHeadAttention(
@@ -88,7 +116,12 @@ def heads(x: Tensor, W_Q: Tensor, W_K: Tensor, W_V: Tensor, W_O: Tensor, n_heads
     return layer(x, causal=True).detach()
 
 
+def losses_in_chunks(states: Tensor, targets: Tensor, unembed: Tensor, n_chunk: int) -> Iterator[Tensor]:
+    """The loss of each chunk's rows, added up; a row whose target is -100 has none."""
+    for x, y in zip(states.split(n_chunk), targets.split(n_chunk)):
+        yield F.cross_entropy(x @ unembed.T, y, reduction="sum")
+
+
 def lost(states: Tensor, targets: Tensor, unembed: Tensor, n_chunk: int) -> float:
     """The mean loss, in chunks."""
-    pieces = zip(states.split(n_chunk), targets.split(n_chunk))
-    return sum(F.cross_entropy(x @ unembed.T, y, reduction="sum").item() for x, y in pieces) / len(states)
+    return sum(chunk.item() for chunk in losses_in_chunks(states, targets, unembed, n_chunk)) / len(states)

@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from classroom import terms
+from classroom.checks.model_answers import losses_in_chunks
 from classroom.checks.tensors import numbers
 from plainformer.training import warmup_cosine
 
@@ -79,6 +80,17 @@ def named_tensors(n_layers: int = 2, tied: bool = True) -> dict[str, Tensor]:
     return named | {"unembed": named["embed"] if tied else torch.ones(11, 6, requires_grad=True)}
 
 
+def nameless_tensors(frozen: str = "s", **shapes: tuple[int, ...] | str) -> dict[str, Tensor]:
+    """Parameters under names that say nothing, each of a shape or the very tensor of an earlier name.
+
+    `frozen` are names of one letter.
+    """
+    named: dict[str, Tensor] = {}
+    for name, shape in (shapes or {"r": (7, 3), "q": (3,), "p": (1,), "s": (3, 2), "o": "r", "t": (2, 5)}).items():
+        named[name] = named[shape] if isinstance(shape, str) else torch.ones(shape, requires_grad=name not in frozen)
+    return named
+
+
 # ---- problem 6: loss and gradient ----
 
 NO_TARGET = -100
@@ -111,22 +123,20 @@ def lost(states: Tensor, targets: Tensor, unembed: Tensor, n_chunk: int = 0) -> 
 
 def lost_in_chunks(states: Tensor, targets: Tensor, unembed: Tensor, n_chunk: int) -> tuple[float, Tensor]:
     """The same, with the logits of few rows at a time."""
-    loss, gradients, n_targets = 0.0, [], (targets >= 0).sum().item()
-    for x, y in zip(states.split(n_chunk), targets.split(n_chunk)):
-        with torch.enable_grad():
-            x = x.detach().clone().requires_grad_()
-            chunk = F.cross_entropy(x @ unembed.T, y, ignore_index=NO_TARGET, reduction="sum") / n_targets
-            gradients += torch.autograd.grad(chunk, x)
-        loss += chunk.item()
-    return loss, torch.cat(gradients)
+    loss, gradient, n_targets = 0.0, torch.zeros_like(states), (targets >= 0).sum().item()
+    with torch.enable_grad():
+        states = states.detach().clone().requires_grad_()
+        for chunk in losses_in_chunks(states, targets, unembed, n_chunk):
+            gradient += torch.autograd.grad(chunk, states)[0]
+            loss += chunk.item()
+    return loss / n_targets, gradient / n_targets
 
 
 def waits_for_backward(states: Tensor, targets: Tensor, unembed: Tensor, n_chunk: int) -> tuple[float, Tensor]:
     """In chunks, but one backward pass for all of them."""
     with torch.enable_grad():
         states = states.detach().clone().requires_grad_()
-        chunks = zip(states.split(n_chunk), targets.split(n_chunk))
-        loss = sum(F.cross_entropy(x @ unembed.T, y, reduction="sum") for x, y in chunks) / (targets >= 0).sum()
+        loss = sum(losses_in_chunks(states, targets, unembed, n_chunk)) / (targets >= 0).sum()
         return loss.item(), torch.autograd.grad(loss, states)[0]
 
 

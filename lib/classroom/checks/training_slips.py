@@ -128,6 +128,9 @@ def _adds_in_place(w, g, m, v, **given):
     return w1, m.copy_(m1), v.copy_(v1)
 
 
+_NAMED_MATRIX = (".weight", "embed")  # in the example of problem 5
+
+
 def _groups_as(decays: Callable[[str, Tensor], bool], once: bool = True, frozen: bool = False) -> dict:
     def groups(named):
         names, seen = {"decay": [], "still": []}, set()
@@ -280,6 +283,7 @@ CATALOGUE: dict[str, dict[str, dict]] = {
         "tables decay as matrices do": _groups_as(lambda name, tensor: tensor.dim() > 1 and "embed" not in name),
         "a tied table stands there twice, and would be moved twice": _groups_as(lambda _, x: x.dim() > 1, once=False),
         "a frozen tensor belongs to no group": _groups_as(lambda name, tensor: tensor.dim() > 1, frozen=True),
+        "a name decides nothing; count a tensor's dimensions": _groups_as(lambda name, _: name.endswith(_NAMED_MATRIX)),
     },
     **IN_CHUNKS,
     "finder": {
