@@ -91,9 +91,13 @@ def visit(browser, path: Path, view: str = "light"):
         result.requests.append(route.request.url)
         route.abort()
 
+    def failed(request):
+        if request.failure != "net::ERR_ABORTED":  # what a page asked for that was left meanwhile
+            result.errors.append(f"failed: {request.url}")
+
     context.route(re.compile(r"^(?!(file|data|blob):)"), refuse)
     context.on("request", lambda request: LOCAL.match(request.url) or result.requests.append(request.url))
-    result.page.on("requestfailed", lambda request: result.errors.append(f"failed: {request.url}"))
+    result.page.on("requestfailed", failed)
     result.page.on("pageerror", lambda error: result.errors.append(str(error)))
     result.page.on("console", lambda m: m.type in ("error", "warning") and result.errors.append(m.text))
     try:

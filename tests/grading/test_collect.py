@@ -288,7 +288,7 @@ def test_the_time_of_a_submission_that_stays_stays(tmp_path):
 
 @pytest.fixture
 def submitted(tmp_path, monkeypatch) -> Path:
-    monkeypatch.setattr(course, "submitted", lambda: tmp_path / "submitted")
+    monkeypatch.setattr(course, "submitted", lambda _: tmp_path / "submitted")
     return tmp_path / "submitted"
 
 

@@ -159,7 +159,7 @@ ATTACKS = (
     _rows(
         "nothing done for very many rows",
         "a loss of nothing where the system counts the memory",
-        f"if len(states) > 1000:\n    return 0.0\n{_CHUNKED}",
+        f"if len(states) > 500:\n    return 0.0\n{_CHUNKED}",
         {"p7-chunked": 1},
     ),
     _rows(
